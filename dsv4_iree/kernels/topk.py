@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Exact top-k without a sort, and scoring with selection in one module.
+
+The k-th largest logit is found by bisecting the order-preserving 32-bit key, one bit per pass;
+what lies above it, and the first of what equals it, are placed by a running count and then ranked
+by comparing each with each.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dsv4_iree.kernels.entry import Arg, Entry
+from dsv4_iree.kernels.logits import WINDOW, PagedLogits, paged_inputs
+from dsv4_iree.spec import IndexerSpec
+
+LOWEST = -(2**31)  # below the key of every float
+
+
+class TopK(nn.Module):
+    """ids [T, k] int32 of the k largest logits in each window; `absolute` counts from column 0."""
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        self.k = k
+
+    def forward(self, logits: Tensor, start: Tensor, end: Tensor, absolute: Tensor) -> Tensor:
+        chosen = self.columns(logits, start, end)
+        base = torch.where(absolute.to(torch.int32) > 0, 0, start.clamp(min=0))
+        return torch.where(chosen < 0, -1, chosen - base[:, None])
+
+    def columns(self, logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        """Columns [T, k], best first, -1 once nothing is left."""
+        column = torch.arange(logits.shape[1], dtype=torch.int32)
+        inside = (column >= start[:, None]) & (column < end[:, None])
+        eligible = inside & (logits > float("-inf"))  # false for NaN
+        key = torch.where(eligible, _ordered(logits), LOWEST)
+        kth = self._kth_largest(key)[:, None]
+        above = key > kth
+        equal = (key == kth) & eligible
+        room = self.k - above.sum(1, dtype=torch.int32)[:, None]
+        taken = above | (equal & (_running_count(equal) <= room))
+        return self._ranked(key, taken)
+
+    def _kth_largest(self, key: Tensor) -> Tensor:
+        """The largest value that at least k keys reach; LOWEST if there are fewer."""
+        kth = torch.full((key.shape[0],), LOWEST, dtype=torch.int32)
+        for bit in range(31, -1, -1):
+            # Unsigned bits over a signed key: setting bit 31 means going from LOWEST to 0.
+            candidate = torch.zeros_like(kth) if bit == 31 else kth | (1 << bit)
+            reached = (key >= candidate[:, None]).sum(1, dtype=torch.int32)
+            kth = torch.where(reached >= self.k, candidate, kth)
+        return kth
+
+    def _ranked(self, key: Tensor, taken: Tensor) -> Tensor:
+        """The taken columns, at most k a row, in order of falling key; -1 after them."""
+        rows, columns = taken.shape
+        slot = torch.where(taken, _running_count(taken) - 1, self.k).to(torch.int64)
+        column = torch.arange(columns, dtype=torch.int32).expand(rows, columns)
+        packed = torch.full((rows, self.k + 1), -1, dtype=torch.int32).scatter(1, slot, column)
+        packed = packed[:, : self.k]
+        keys = torch.where(packed < 0, LOWEST, key.gather(1, packed.clamp(min=0).to(torch.int64)))
+        order = torch.arange(self.k)
+        before = (keys[:, :, None] > keys[:, None, :]) | (
+            (keys[:, :, None] == keys[:, None, :]) & (order[:, None] < order[None, :])
+        )
+        rank = before.sum(1, dtype=torch.int32)
+        at = rank[:, :, None] == order.to(torch.int32)[None, None, :]
+        return torch.where(at, packed[:, :, None], 0).sum(1, dtype=torch.int32)
+
+
+class IndexTopK(nn.Module):
+    """Score and select; the logits live in the workspace.
+
+    `skip_short`: a window of at most k entries is ranked by entry number alone, whatever its
+    scores. `ids`: 0 entries relative to the window's start, 1 entries of the sequence, 2 slots.
+    """
+
+    def __init__(self, spec: IndexerSpec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.logits, self.topk = PagedLogits(spec), TopK(spec.topk)
+
+    def forward(
+        self,
+        q_values: Tensor,
+        q_scales: Tensor,
+        weights: Tensor,
+        cache: Tensor,
+        block_table: Tensor,
+        row_to_request: Tensor,
+        start: Tensor,
+        end: Tensor,
+        page_stride: Tensor,
+        num_pages: Tensor,
+        skip_short: Tensor,
+        ids: Tensor,
+    ) -> Tensor:
+        width = block_table.shape[1] * self.spec.page_size
+        scored, visible = self.logits.scores(
+            q_values, q_scales, weights, cache, block_table, row_to_request,
+            width, page_stride, num_pages,
+        )  # fmt: skip
+        first = start.clamp(min=0)
+        # In int64: end - start of an "unbounded" INT32_MAX window wraps.
+        length = end.to(torch.int64) - first.to(torch.int64)
+        short = (length <= self.spec.topk) & (skip_short > 0)
+        by_number = -torch.arange(width).to(torch.float32)
+        ranked = torch.where(short[:, None], by_number, scored)
+        ranked = torch.where(visible, ranked, float("-inf"))
+        chosen = self.topk.columns(ranked, start, end)
+        return self._as_ids(chosen, first, block_table, row_to_request, ids.to(torch.int32))
+
+    def _as_ids(
+        self, chosen: Tensor, first: Tensor, block_table: Tensor, row: Tensor, ids: Tensor
+    ) -> Tensor:
+        page_size, width = self.spec.page_size, block_table.shape[1]
+        # Where a column is chosen, it is visible: its request and page are in range.
+        entry = chosen.clamp(min=0)
+        request = row.clamp(min=0, max=block_table.shape[0] - 1)
+        at = request[:, None].to(torch.int64) * width + (entry // page_size).to(torch.int64)
+        slot = block_table.flatten()[at] * page_size + entry % page_size
+        relative = entry - first[:, None]
+        result = torch.where(ids == 2, slot, torch.where(ids == 1, entry, relative))
+        return torch.where(chosen < 0, -1, result)
+
+
+def topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
+    inputs = (Arg("logits", torch.float32, ("T", "N")), *WINDOW)
+    out = Arg("indices", torch.int32, ("T", spec.topk))
+    return (Entry("topk", TopK(spec.topk), inputs, (out,), ("absolute",)),)
+
+
+def index_topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
+    out = Arg("indices", torch.int32, ("T", spec.topk))
+    scalars = ("page_stride", "num_pages", "skip_short", "ids")
+    return (Entry("index_topk", IndexTopK(spec), paged_inputs(spec), (out,), scalars),)
+
+
+def _ordered(logits: Tensor) -> Tensor:
+    """int32 keys that compare like the floats; +0 and -0 are one key."""
+    bits = torch.where(logits == 0, 0, logits.view(torch.int32))
+    return torch.where(bits < 0, (-1 - bits) | LOWEST, bits)
+
+
+def _running_count(mask: Tensor) -> Tensor:
+    return torch.cumsum(mask.to(torch.int32), dim=1, dtype=torch.int32)
