@@ -7,6 +7,8 @@ float64 and rounded once, so every e8m0 scale from 2^-127 to 2^127 keeps its exa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch.nn.functional import pad
 
@@ -65,14 +67,12 @@ def quantize(x: torch.Tensor, spec: IndexerSpec) -> tuple[torch.Tensor, torch.Te
     return codes[..., 0::2] | codes[..., 1::2] << 4, e
 
 
-def dequantize(
-    values: torch.Tensor, scales: torch.Tensor | None, spec: IndexerSpec
-) -> torch.Tensor:
+def dequantize(values: torch.Tensor, scales: torch.Tensor, spec: IndexerSpec) -> torch.Tensor:
     """[..., D] float32 from values and scales; beyond the fp32 range infinity.
 
     e8m0 byte 0 is 2^-127 and byte 255 is NaN.
     """
-    return _exact(values, scales, spec).float()
+    return exact((values, scales), spec).float()
 
 
 def write_cache(
@@ -175,7 +175,7 @@ def paged_mqa_logits(
         _, visible = _pages(block_table, request, column[:, None], cache.shape[0], spec)
         entries = column[inside & visible[:, 0]]
         raw = gather_cache(cache, block_table, request[: len(entries)], entries, spec)
-        score = torch.relu(q[t].double() @ _exact(*raw, spec).T)
+        score = torch.relu(q[t].double() @ exact(raw, spec).T)
         logits[t, entries] = (weights[t].double() @ score).float()
     return logits
 
@@ -228,6 +228,23 @@ def index_topk(
     return topk(logits, spec.topk, start, end)
 
 
+def as_ids(
+    chosen: torch.Tensor,
+    ids: str,
+    start: torch.Tensor,
+    block_table: torch.Tensor,
+    row_to_request: torch.Tensor,
+    spec: IndexerSpec,
+) -> torch.Tensor:
+    """Relative entries [T, k] as `ids`: "relative", "entry" of the request, or "slot"."""
+    entry = chosen + start.clamp(0)[:, None]
+    if ids == "slot":
+        table = block_table[row_to_request.long().clamp(0, max(block_table.shape[0] - 1, 0))]
+        page = table.gather(1, (entry // spec.page_size).long().clamp(0, table.shape[1] - 1))
+        entry = page * spec.page_size + entry % spec.page_size
+    return chosen if ids == "relative" else torch.where(chosen < 0, -1, entry)
+
+
 def _pages(
     block_table: torch.Tensor,
     row_to_request: torch.Tensor,
@@ -247,19 +264,16 @@ def _pages(
     return page * visible, visible
 
 
-def _exact(
-    values: torch.Tensor, scales: torch.Tensor | None, spec: IndexerSpec
-) -> torch.Tensor:
-    """Dequantised values in float64, where every product of value and scale is exact."""
+def exact(vectors: Sequence[torch.Tensor], spec: IndexerSpec) -> torch.Tensor:
+    """[..., D] float64 numbers of (values, scales) or, in format BF16, (numbers,): no rounding."""
+    values, scales = vectors[0], vectors[-1]
     if spec.format is Format.BF16:
         return values.double()
     if spec.format is Format.FP4:
         codes = torch.stack([values & 15, values >> 4], dim=-1).flatten(-2)
-        assert scales is not None
         return (_e2m1(codes).unflatten(-1, (-1, GROUP)) * _e8m0(scales)[..., None]).flatten(-2)
     kind = torch.float8_e4m3fn if spec.format is Format.FP8 else torch.float8_e4m3fnuz
-    decoded = values.view(kind).double()
-    return decoded if scales is None else decoded * scales.double()[..., None]
+    return values.view(kind).double() * scales.double()[..., None]
 
 
 def _e2m1(codes: torch.Tensor) -> torch.Tensor:

@@ -131,6 +131,15 @@ class IndexerSpec:
         return self.format is Format.FP4
 
     @property
+    def ops(self) -> tuple[str, ...]:
+        """The ops that exist for this format and layout."""
+        if self.format is Format.BF16:
+            return ("mqa_logits", "topk")
+        if self.layout is CacheLayout.F4:
+            return ("quantize", "dequantize", "mqa_logits", "topk")
+        return OPS
+
+    @property
     def value_bytes(self) -> int:
         """Bytes of one vector's values."""
         return self.head_dim * {Format.FP4: 1, Format.BF16: 4}.get(self.format, 2) // 2

@@ -91,7 +91,8 @@ class PagedLogits(nn.Module):
             logits.shape[1], page_stride, num_pages,
         )  # fmt: skip
         column = torch.arange(logits.shape[1], dtype=torch.int32)
-        return _windowed(scored, logits, _inside(column, start, end) & visible, clean)
+        scored = torch.where(visible, scored, float("-inf"))
+        return _windowed(scored, logits, _inside(column, start, end), clean)
 
     def scores(
         self,

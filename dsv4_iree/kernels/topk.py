@@ -48,7 +48,7 @@ class TopK(nn.Module):
         kth = torch.full((key.shape[0],), LOWEST, dtype=torch.int32)
         for bit in range(31, -1, -1):
             # Unsigned bits over a signed key: setting bit 31 means going from LOWEST to 0.
-            candidate = torch.zeros_like(kth) if bit == 31 else kth | (1 << bit)
+            candidate = torch.zeros_like(kth) if bit == 31 else kth + (1 << bit)
             reached = (key >= candidate[:, None]).sum(1, dtype=torch.int32)
             kth = torch.where(reached >= self.k, candidate, kth)
         return kth
@@ -141,7 +141,7 @@ def index_topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
 def _ordered(logits: Tensor) -> Tensor:
     """int32 keys that compare like the floats; +0 and -0 are one key."""
     bits = torch.where(logits == 0, 0, logits.view(torch.int32))
-    return torch.where(bits < 0, (-1 - bits) | LOWEST, bits)
+    return torch.where(bits < 0, (-1 - bits) + LOWEST, bits)
 
 
 def _running_count(mask: Tensor) -> Tensor:

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One op call on loaded artifacts: scratch memory, and runs of rows where it would grow too large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dsv4_iree.errors import ArgumentError, check_tensor
+from dsv4_iree.manifest import choose
+from dsv4_iree.runtime import ALIGNMENT, Arguments, Device, Module
+from dsv4_iree.spec import IndexerSpec
+
+ROWS_STEP = ALIGNMENT // 4  # rows of int32 that fill one aligned line
+
+
+@dataclass(frozen=True)
+class Call:
+    """What to run.
+
+    Args:
+        op: names the artifact.
+        entry: the function in it.
+        inputs, outputs: tensors by the name that errors use, in the function's order.
+        scalars: its integers.
+        by_rows: names of the tensors with one row per query row; a call may be cut along them.
+    """
+
+    op: str
+    entry: str
+    inputs: dict[str, torch.Tensor]
+    outputs: dict[str, torch.Tensor]
+    scalars: tuple[int, ...] = ()
+    by_rows: tuple[str, ...] = ()
+
+    def arguments(self, rows: slice | None = None) -> Arguments:
+        """The function's arguments, all of them or a run of rows."""
+        tensors = {**self.inputs, **self.outputs}
+        if rows is not None:
+            tensors = {n: t[rows] if n in self.by_rows else t for n, t in tensors.items()}
+        return Arguments(tuple(tensors), tuple(tensors.values()), self.scalars)
+
+
+class Caller:
+    """Runs calls of one spec on one device; loads each artifact once and keeps the scratch."""
+
+    def __init__(
+        self,
+        spec: IndexerSpec,
+        device: Device,
+        folders: Sequence[Path],
+        *,
+        wait: bool,
+        workspace_limit: int,
+    ) -> None:
+        self.spec, self.device, self.folders = spec, device, tuple(folders)
+        self.wait, self.workspace_limit = wait, workspace_limit
+        self._modules: dict[str, Module] = {}
+        self._scratch = torch.empty(ALIGNMENT, dtype=torch.uint8, device=device.torch_device)
+
+    def module(self, op: str) -> Module:
+        """The artifact of `op`; the first call verifies and loads it."""
+        if op not in self._modules:
+            path = choose(self.folders, op, self.device.targets, self.spec)
+            self._modules[op] = Module(path, self.device)
+        return self._modules[op]
+
+    def run(self, call: Call, workspace: torch.Tensor | None) -> None:
+        """Run `call` with the given scratch, or with as much of our own as it needs."""
+        function = self.module(call.op).functions[call.entry]
+        arguments = call.arguments()
+        need = function.workspace_bytes(arguments)
+        if workspace is not None:
+            function(arguments, self._given(workspace, need), wait=self.wait)
+            return
+        rows = call.outputs["out"].shape[0] if call.by_rows else 0
+        if need <= self.workspace_limit or rows <= ROWS_STEP:
+            function(arguments, self._own(need), wait=self.wait)
+            return
+        step = max(ROWS_STEP, rows * self.workspace_limit // need // ROWS_STEP * ROWS_STEP)
+        for first in range(0, rows, step):
+            part = call.arguments(slice(first, first + step))
+            function(part, self._own(function.workspace_bytes(part)), wait=self.wait)
+
+    def _given(self, workspace: torch.Tensor, need: int) -> torch.Tensor:
+        device = self.device.torch_device
+        check_tensor("workspace", workspace, shape=("bytes",), dtype=torch.uint8, device=device)
+        if workspace.shape[0] < max(need, 1):
+            raise ArgumentError(
+                f"workspace: expected at least {max(need, 1)} bytes for this call, "
+                f"got {workspace.shape[0]}"
+            )
+        return workspace
+
+    def _own(self, need: int) -> torch.Tensor:
+        if self._scratch.shape[0] < need:
+            self.device.synchronize()  # the old scratch may still be in use
+            self._scratch = torch.empty(
+                need, dtype=torch.uint8, device=self.device.torch_device
+            )
+        return self._scratch
+
+
+def flat_vectors(
+    name: str, pair: Sequence[torch.Tensor], spec: IndexerSpec
+) -> dict[str, torch.Tensor]:
+    """Values [N, value_bytes] and scales [N, scale_bytes] or [N] of any batch of vectors."""
+    values, scales = pair
+    flat = scales.view(-1, spec.scale_bytes) if spec.is_fp4 else scales.view(-1)
+    return {f"{name} values": values.view(-1, spec.value_bytes), f"{name} scales": flat}
+
+
+def named(name: str, vectors: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The parts of checked vectors by the names that errors use."""
+    parts = ("",) if len(vectors) == 1 else (" values", " scales")
+    return {f"{name}{part}": tensor for part, tensor in zip(parts, vectors)}
+
+
+def page_scalars(pages: torch.Tensor) -> tuple[int, int]:
+    """page_stride in bytes and num_pages, as the entry points take them."""
+    return pages.stride(0), pages.shape[0]

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The indexer's ops on torch tensors: check, then run the compiled form or the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from dsv4_iree import checks, reference
+from dsv4_iree.calls import Call, Caller, flat_vectors, named, page_scalars
+from dsv4_iree.checks import FLOATS, Quantized, Vectors
+from dsv4_iree.errors import ArgumentError, check_range, check_tensor
+from dsv4_iree.spec import IndexerSpec
+
+IDS = ("relative", "entry", "slot")
+SUFFIX = {torch.float32: "f32", torch.bfloat16: "bf16"}  # of entry points that take or give floats
+PAGED_ROWS = ("q values", "q scales", "weights", "row_to_request", "start", "end", "out")
+
+
+class Indexer:
+    """The ops of one spec on one device. Build it with `load`.
+
+    Letters: T query rows, B requests, W pages per request, K keys; H, D, P and k as in the spec.
+
+    All tensors are contiguous, 64-byte aligned and on the indexer's device; only a cache may have
+    a page stride. Queries and keys are pairs (values, scales) as `quantize` returns them; in format
+    BF16 they are bfloat16 tensors. A result goes into `out` if that is given. `workspace` is
+    scratch memory (uint8, 1-D) in place of the indexer's own, which grows to its largest call.
+
+    Every method raises ArgumentError for a wrong shape, dtype, stride or device, and ArtifactError
+    if no artifact fits. One indexer serves one thread at a time.
+    """
+
+    def __init__(
+        self, spec: IndexerSpec, device: torch.device, caller: Caller | None, validate: bool
+    ) -> None:
+        self.spec, self.device, self.validate = spec, device, validate
+        self._caller = caller  # None: the reference
+        self._ops = frozenset(spec.ops)
+
+    def synchronize(self) -> None:
+        """Wait for every call made so far."""
+        if self._caller is not None:
+            self._caller.device.synchronize()
+
+    def _require(self, op: str) -> None:
+        if op not in self._ops:
+            spec = self.spec
+            raise ArgumentError(
+                f"{op}: not available for format {spec.format.value} and layout "
+                f"{spec.layout.value}, which have {', '.join(spec.ops)}"
+            )
+
+    def quantize(
+        self,
+        x: torch.Tensor,
+        *,
+        out: Quantized | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> Quantized:
+        """Values and scales of vectors, in the spec's format, rounding profile and rotation.
+
+        FP4: scale byte e = 127 + ceil(log2(amax / 6)) per 32 dims, codes round(x / 2^(e-127)),
+        low nibble = even dim. FP8: one scale 2^ceil(log2(max(amax, 1e-4) / largest)) per vector.
+        NaN or infinity makes the scale of its group (FP4) or vector (FP8) NaN.
+
+        Args:
+            x: [..., D] float32 or bfloat16.
+
+        Returns:
+            values: [..., D/2] uint8 (FP4) or [..., D] uint8 (FP8).
+            scales: [..., D/32] uint8 e8m0 (FP4) or [...] float32 (FP8).
+        """
+        self._require("quantize")
+        spec, rows = self.spec, _leading(x)
+        check_tensor("x", x, shape=(*rows, spec.head_dim), dtype=FLOATS, device=self.device)
+        values, scales = checks.quantized_output(out, rows, spec, self.device)
+        if self._caller is None:
+            _fill((values, scales), reference.quantize(x, spec))
+            return values, scales
+        outputs = flat_vectors("out", (values, scales), spec)
+        call = Call("quantize", f"quantize_{SUFFIX[x.dtype]}", {"x": x.flatten(0, -2)}, outputs)
+        if x.numel():
+            self._caller.run(call, workspace)
+        return values, scales
+
+    def dequantize(
+        self,
+        x: Quantized,
+        *,
+        dtype: torch.dtype = torch.float32,
+        out: torch.Tensor | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """[..., D] numbers of quantised vectors; e8m0 byte 0 is 2^-127, byte 255 NaN.
+
+        Args:
+            x: values and scales as `quantize` returns them.
+            dtype: float32 or bfloat16, of the result; beyond its range infinity.
+        """
+        self._require("dequantize")
+        spec, rows = self.spec, _leading(x[0] if isinstance(x, tuple) and x else x)
+        given = checks.vectors("x", x, rows, spec, self.device)
+        checks.float_dtype("dtype", dtype)
+        result = checks.output("out", out, (*rows, spec.head_dim), dtype, self.device)
+        if self._caller is None:
+            return result.copy_(reference.dequantize(*given, spec))
+        call = Call(
+            "dequantize",
+            f"dequantize_{SUFFIX[dtype]}",
+            flat_vectors("x", given, spec),
+            {"out": result.view(-1, spec.head_dim)},
+        )
+        if result.numel():
+            self._caller.run(call, workspace)
+        return result
+
+    def write_cache(
+        self,
+        cache: torch.Tensor,
+        keys: torch.Tensor | Quantized,
+        slot_mapping: torch.Tensor,
+        *,
+        workspace: torch.Tensor | None = None,
+    ) -> None:
+        """Put key n into slot `slot_mapping[n]` = page * P + offset of the cache, in place.
+
+        Slots < 0 or past the last page are skipped and no other byte changes.
+
+        Args:
+            cache: [num_pages, >= page_bytes] uint8, any page stride.
+            keys: [N, D] float32 or bfloat16, quantised on the way as `quantize` does; or a pair
+                (values, scales), stored as it is.
+            slot_mapping: [N] int64, each slot at most once.
+        """
+        self._require("write_cache")
+        spec, device = self.spec, self.device
+        pages = checks.cache_pages(cache, spec, device)
+        if isinstance(keys, tuple):
+            entry, given = "write_cache", checks.vectors("keys", keys, ("N",), spec, device)
+            inputs = flat_vectors("keys", given, spec)
+        else:
+            check_tensor("keys", keys, shape=("N", spec.head_dim), dtype=FLOATS, device=device)
+            entry, inputs = f"write_cache_{SUFFIX[keys.dtype]}", {"keys": keys}
+        rows = next(iter(inputs.values())).shape[0]
+        check_tensor("slot_mapping", slot_mapping, shape=(rows,), dtype=torch.int64, device=device)
+        if self.validate:
+            checks.slots_are_valid(slot_mapping, pages.shape[0] * spec.page_size)
+        if self._caller is None:
+            pair = keys if isinstance(keys, tuple) else reference.quantize(keys, spec)
+            reference.write_cache(pages, *pair, slot_mapping, spec)
+        elif rows and pages.shape[0]:
+            inputs["slot_mapping"] = slot_mapping
+            outputs = {"cache": checks.flat_cache(pages)}
+            call = Call("write_cache", entry, inputs, outputs, page_scalars(pages))
+            self._caller.run(call, workspace)
+
+    def gather_cache(
+        self,
+        cache: torch.Tensor,
+        block_table: torch.Tensor,
+        row_to_request: torch.Tensor,
+        entries: torch.Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        out: Quantized | torch.Tensor | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> Quantized | torch.Tensor:
+        """Entry `entries[r]` of request `row_to_request[r]`: its raw bytes, or its numbers.
+
+        An entry < 0, beyond the block table or on a page id outside [0, num_pages) gives zeros.
+
+        Args:
+            cache: [num_pages, >= page_bytes] uint8, any page stride.
+            block_table: [B, W] int32 page ids.
+            row_to_request: [R] int32 row of the block table.
+            entries: [R] int32 entry numbers within the request.
+            dtype: None for raw bytes, else float32 or bfloat16.
+
+        Returns:
+            (values, scales) of R vectors as `quantize` returns them, or [R, D] numbers.
+        """
+        self._require("gather_cache")
+        spec, device = self.spec, self.device
+        pages = checks.cache_pages(cache, spec, device)
+        int32 = {"dtype": torch.int32, "device": device}
+        check_tensor("block_table", block_table, shape=("B", "W"), **int32)
+        check_tensor("entries", entries, shape=("R",), **int32)
+        rows = entries.shape[0]
+        check_tensor("row_to_request", row_to_request, shape=(rows,), **int32)
+        if dtype is None:
+            raw_out = checks.quantized_output(out, (rows,), spec, device)
+            outputs, entry = flat_vectors("out", raw_out, spec), "gather_cache"
+        else:
+            checks.float_dtype("dtype", dtype)
+            numbers = checks.output("out", out, (rows, spec.head_dim), dtype, device)
+            outputs, entry = {"out": numbers}, f"gather_cache_{SUFFIX[dtype]}"
+        if self._caller is None or not (pages.shape[0] and block_table.numel()):
+            raw = reference.gather_cache(pages, block_table, row_to_request, entries, spec)
+            found = raw if dtype is None else (reference.dequantize(*raw, spec),)
+            _fill(tuple(outputs.values()), found)
+        elif rows:
+            inputs = {
+                "cache": checks.flat_cache(pages),
+                "block_table": block_table,
+                "row_to_request": row_to_request,
+                "entries": entries,
+            }
+            call = Call("gather_cache", entry, inputs, outputs, page_scalars(pages))
+            self._caller.run(call, workspace)
+        return raw_out if dtype is None else numbers
+
+    def mqa_logits(
+        self,
+        q: Vectors,
+        k: Vectors,
+        weights: torch.Tensor,
+        start: torch.Tensor | None,
+        end: torch.Tensor,
+        *,
+        clean: bool = True,
+        out: torch.Tensor | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """logits[t, j] = sum_h weights[t, h] * relu(q[t, h] . k[j]) for start[t] <= j < end[t].
+
+        Args:
+            q: T x H quantised vectors. FP8 query scales are applied here, do not fold them in.
+            k: K quantised vectors.
+            weights: [T, H] float32, all other factors folded in, any sign.
+            start, end: [T] int32 window of each row, empty if end <= start; None starts at 0.
+            clean: whether columns outside the window become -inf; else `out` keeps them.
+
+        Returns:
+            [T, K] float32.
+        """
+        self._require("mqa_logits")
+        spec, device = self.spec, self.device
+        queries = checks.vectors("q", q, ("T", spec.num_heads), spec, device)
+        keys = checks.vectors("k", k, ("K",), spec, device)
+        rows, width = queries[0].shape[0], keys[0].shape[0]
+        checks.head_weights(weights, rows, spec, device)
+        start, end = checks.window(start, end, rows, device)
+        logits = checks.logits_output(out, rows, width, clean, device)
+        if self._caller is None:
+            numbers = (reference.exact(queries, spec), reference.exact(keys, spec))
+            scored = reference.mqa_logits(*numbers, weights, start, end)
+            return _fill_window(logits, scored, start, end, clean)
+        inputs = {
+            **named("q", queries), **named("k", keys), "weights": weights, "start": start, "end": end
+        }  # fmt: skip
+        by_rows = ("q", "q values", "q scales", "weights", "start", "end", "out")
+        call = Call("mqa_logits", "mqa_logits", inputs, {"out": logits}, (int(clean),), by_rows)
+        if logits.numel():
+            self._caller.run(call, workspace)
+        return logits
+
+    def paged_mqa_logits(
+        self,
+        q: Quantized,
+        weights: torch.Tensor,
+        cache: torch.Tensor,
+        block_table: torch.Tensor,
+        end: torch.Tensor,
+        *,
+        start: torch.Tensor | None = None,
+        row_to_request: torch.Tensor | None = None,
+        width: int | None = None,
+        clean: bool = True,
+        out: torch.Tensor | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`mqa_logits` over the cached keys of each row's own request; column j is its entry j.
+
+        Entries beyond the block table, or on a page id outside [0, num_pages), are invisible: -inf.
+
+        Args:
+            q, weights, clean: as for `mqa_logits`.
+            cache: [num_pages, >= page_bytes] uint8, any page stride.
+            block_table: [B, W] int32 page ids; those past a request's end may hold anything.
+            start, end: [T] int32 window of each row in entries of its request; start 0 if None.
+            row_to_request: [T] int32; None: T / B consecutive rows per request (next_n).
+            width: columns of the result; None: as `out`, else W * P.
+
+        Returns:
+            [T, width] float32.
+        """
+        self._require("paged_mqa_logits")
+        spec = self.spec
+        args = checks.paged(
+            q, weights, cache, block_table, row_to_request, start, end, spec, self.device
+        )
+        if self.validate:
+            checks.windows_are_valid(args, spec)
+        if width is None:
+            width = block_table.shape[1] * spec.page_size if out is None else out.shape[-1]
+        check_range("width", width, 0, 2**31 - 1)
+        logits = checks.logits_output(out, args.rows, width, clean, self.device)
+        if self._caller is None or not args.has_keys:
+            scored = reference.paged_mqa_logits(
+                reference.exact(args.queries, spec), *args.positional(), width, spec
+            )
+            return _fill_window(logits, scored, args.start, args.end, clean)
+        scalars = (*page_scalars(args.pages), int(clean))
+        call = Call(
+            "paged_mqa_logits", "paged_mqa_logits", args.inputs(), {"out": logits}, scalars, PAGED_ROWS
+        )
+        if logits.numel():
+            self._caller.run(call, workspace)
+        return logits
+
+    def topk(
+        self,
+        logits: torch.Tensor,
+        start: torch.Tensor | None,
+        end: torch.Tensor,
+        *,
+        ids: str = "relative",
+        out: torch.Tensor | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Columns of the k largest logits in each row's window: [T, k] int32.
+
+        Largest first; equal logits (and +0, -0): lowest column first. NaN and -inf are never
+        selected; -1 once nothing else is left. Nothing outside the window is looked at.
+
+        Args:
+            logits: [T, N] float32.
+            start, end: [T] int32 window of each row; None starts at 0.
+            ids: "relative" to the window's start, or "entry" for columns.
+        """
+        device = self.device
+        check_tensor("logits", logits, shape=("T", "N"), dtype=torch.float32, device=device)
+        checks.choice("ids", ids, IDS[:2])
+        start, end = checks.window(start, end, logits.shape[0], device)
+        shape = (logits.shape[0], self.spec.topk)
+        chosen = checks.output("out", out, shape, torch.int32, device)
+        if self._caller is None or not logits.numel():
+            found = reference.topk(logits, self.spec.topk, start, end)
+            if ids == "entry":
+                found = torch.where(found < 0, -1, found + start.clamp(0)[:, None])
+            return chosen.copy_(found)
+        inputs = {"logits": logits, "start": start, "end": end}
+        by_rows = ("logits", "start", "end", "out")
+        call = Call("topk", "topk", inputs, {"out": chosen}, (IDS.index(ids),), by_rows)
+        self._caller.run(call, workspace)
+        return chosen
+
+    def index_topk(
+        self,
+        q: Quantized,
+        weights: torch.Tensor,
+        cache: torch.Tensor,
+        block_table: torch.Tensor,
+        end: torch.Tensor,
+        *,
+        start: torch.Tensor | None = None,
+        row_to_request: torch.Tensor | None = None,
+        skip_short: bool = True,
+        ids: str = "relative",
+        out: torch.Tensor | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`topk` of `paged_mqa_logits` in one call: [T, k] int32; takes what they take.
+
+        Args:
+            skip_short: a window of at most k entries is not ranked by score: the answer is its
+                visible entries in ascending order, then -1. Without it the set is the same, but
+                for entries whose logit is NaN or -inf.
+            ids: "relative" to the window's start, "entry" of the request, or "slot" of the cache
+                (page id * P + offset).
+        """
+        self._require("index_topk")
+        spec = self.spec
+        args = checks.paged(
+            q, weights, cache, block_table, row_to_request, start, end, spec, self.device
+        )
+        checks.choice("ids", ids, IDS)
+        if self.validate:
+            checks.windows_are_valid(args, spec)
+        chosen = checks.output("out", out, (args.rows, spec.topk), torch.int32, self.device)
+        if self._caller is None or not args.has_keys:
+            found = reference.index_topk(
+                reference.exact(args.queries, spec),
+                *args.positional(),
+                spec,
+                skip_short=skip_short,
+            )
+            return chosen.copy_(reference.as_ids(found, ids, args.start, *args.table, spec))
+        scalars = (*page_scalars(args.pages), int(skip_short), IDS.index(ids))
+        call = Call("index_topk", "index_topk", args.inputs(), {"out": chosen}, scalars, PAGED_ROWS)
+        if args.rows:
+            self._caller.run(call, workspace)
+        return chosen
+
+
+def _leading(x: object) -> tuple[int, ...]:
+    """The shape of a batch of vectors."""
+    return tuple(x.shape[:-1]) if isinstance(x, torch.Tensor) else ()
+
+
+def _fill(outputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+    for output, result in zip(outputs, results):
+        output.copy_(result.reshape(output.shape))
+
+
+def _fill_window(
+    logits: torch.Tensor, scored: torch.Tensor, start: torch.Tensor, end: torch.Tensor, clean: bool
+) -> torch.Tensor:
+    """Put `scored` into `logits`: everywhere, or inside the windows alone."""
+    if clean:
+        return logits.copy_(scored)
+    column = torch.arange(logits.shape[1], device=logits.device)
+    inside = (column >= start[:, None]) & (column < end[:, None])
+    return logits.copy_(torch.where(inside, scored, logits))

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Loading artifacts and calling them on torch tensors without a copy.
+
+One IREE device per torch device, one timeline per device: each call waits for the one before it and
+signals the next point, so calls run in order and need no other synchronisation among themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import iree.runtime as rt
+import torch
+from torch.utils.dlpack import to_dlpack
+
+from dsv4_iree import manifest
+from dsv4_iree.errors import ArgumentError, ArtifactError
+from dsv4_iree.spec import TARGETS, IndexerSpec
+
+ALIGNMENT = 64  # bytes; compiled code uses aligned vector loads
+log = logging.getLogger("dsv4_iree")
+log.addHandler(logging.NullHandler())
+
+
+def artifact_folders() -> tuple[Path, ...]:
+    """Where artifacts are looked for: $DSV4_IREE_ARTIFACTS, else the user's cache directory."""
+    if chosen := os.environ.get("DSV4_IREE_ARTIFACTS"):
+        return tuple(Path(folder) for folder in chosen.split(os.pathsep))
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return (Path(cache) / "dsv4_iree" / "artifacts",)
+
+
+class Device:
+    """An IREE device and the torch device whose memory it works on.
+
+    Args:
+        uri: of the IREE device, such as "local-task" or "cuda://0".
+        torch_device: where the tensors of a call must live.
+        targets: artifact targets it can run, best first.
+    """
+
+    def __init__(self, uri: str, torch_device: torch.device, targets: tuple[str, ...]) -> None:
+        self.uri, self.torch_device, self.targets = uri, torch_device, targets
+        self.lock = threading.Lock()
+        self.instance = rt.VmInstance()
+        self.hal = rt.get_device(uri)
+        self.hal_module = rt.create_hal_module(self.instance, self.hal)
+        self.timeline, self.now = self.hal.create_semaphore(0), 0
+
+    def view(self, name: str, tensor: torch.Tensor) -> rt.HalBufferView:
+        """The tensor's own memory as an IREE buffer view."""
+        if tensor.data_ptr() % ALIGNMENT:
+            raise ArgumentError(
+                f"{name}: expected data aligned to {ALIGNMENT} bytes, got an address "
+                f"{tensor.data_ptr() % ALIGNMENT} bytes past that; pass {name}.clone()"
+            )
+        return self.hal.from_dlpack_capsule(to_dlpack(tensor))
+
+    def synchronize(self) -> None:
+        """Wait until every call on this device has ended."""
+        self.timeline.wait(self.now)
+
+
+@lru_cache(maxsize=None)
+def open_device(name: str) -> Device:
+    """The device called `name`: "cpu", "cuda[:i]" or "hip[:i]".
+
+    Raises:
+        ArgumentError: an unknown name, or a GPU that torch does not see.
+    """
+    kind, _, index = name.partition(":")
+    if kind == "cpu":
+        return Device("local-task", torch.device("cpu"), ("cpu",))
+    if kind not in ("cuda", "hip") or not (index or "0").isdigit():
+        raise ArgumentError(f"device: expected cpu, cuda[:i] or hip[:i], got {name!r}")
+    ordinal = int(index or 0)
+    if not torch.cuda.is_available() or ordinal >= torch.cuda.device_count():
+        raise ArgumentError(f"device: {name} asked for, but torch sees no such GPU")
+    if (torch.version.hip is not None) != (kind == "hip"):
+        other = "hip" if kind == "cuda" else "cuda"
+        raise ArgumentError(f"device: {name} asked for, but this torch is built for {other}")
+    properties = torch.cuda.get_device_properties(ordinal)
+    if kind == "hip":
+        targets: tuple[str, ...] = (properties.gcnArchName.split(":")[0],)
+    else:
+        targets = ("cuda",) if properties.major * 10 + properties.minor < 89 else TARGETS[:2:-1]
+    return Device(f"{kind}://{ordinal}", torch.device("cuda", ordinal), targets)
+
+
+@dataclass(frozen=True)
+class Function:
+    """One exported function of a loaded artifact, ready to be called."""
+
+    device: Device
+    context: rt.VmContext
+    run: rt.VmFunction
+    size: rt.VmFunction
+
+    def workspace_bytes(self, args: Arguments) -> int:
+        """Scratch bytes a call with these arguments needs."""
+        result = rt.VmVariantList(1)
+        self.context.invoke(self.size, args.variants(self.device, None, 0), result)
+        return int(result.get_variant(0))
+
+    def __call__(self, args: Arguments, workspace: torch.Tensor, *, wait: bool) -> None:
+        """Run on `args`, at least `workspace_bytes(args)` of scratch given."""
+        device = self.device
+        with device.lock:
+            variants = args.variants(device, workspace, device.now)
+            self.context.invoke(self.run, variants, rt.VmVariantList(1))
+            device.now += 1
+            if wait:
+                device.timeline.wait(device.now)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Tensors in the order of the entry point, inputs then outputs, and its scalars."""
+
+    names: tuple[str, ...]
+    tensors: tuple[torch.Tensor, ...]
+    scalars: tuple[int, ...] = ()
+
+    def variants(
+        self, device: Device, workspace: torch.Tensor | None, now: int
+    ) -> rt.VmVariantList:
+        variants = rt.VmVariantList(len(self.tensors) + len(self.scalars) + 3)
+        for name, tensor in zip(self.names, self.tensors):
+            variants.push_ref(device.view(name, tensor))
+        for scalar in self.scalars:
+            variants.push_int(scalar)
+        scratch = self.tensors[0] if workspace is None else workspace
+        variants.push_ref(device.view("workspace", scratch).get_buffer())
+        variants.push_ref(rt.HalFence.create_at(device.timeline, now))
+        variants.push_ref(rt.HalFence.create_at(device.timeline, now + 1))
+        return variants
+
+
+class Module:
+    """A loaded artifact: its exported functions by name."""
+
+    def __init__(self, path: Path, device: Device) -> None:
+        began = time.perf_counter()
+        artifact, code = manifest.verified_bytes(path)
+        try:
+            module = rt.VmModule.copy_buffer(device.instance, code)
+        except Exception as error:
+            raise ArtifactError(f"{artifact.file}: not an IREE module ({error})") from None
+        self.artifact, self.device = artifact, device
+        self._check_reflection(module)
+        try:
+            context = rt.VmContext(device.instance, [device.hal_module, module])
+        except Exception as error:
+            raise ArtifactError(
+                f"{artifact.file}: made for {artifact.target}, {device.uri} does not take it "
+                f"({str(error).splitlines()[0]})"
+            ) from None
+        names = [n for n in module.function_names if f"{n}_transients_size" in module.function_names]
+        self.functions = {
+            name: Function(
+                device,
+                context,
+                module.lookup_function(name),
+                module.lookup_function(f"{name}_transients_size"),
+            )
+            for name in names
+        }
+        took = (time.perf_counter() - began) * 1e3
+        log.debug("loaded %s for %s in %.1f ms", artifact.file, artifact.target, took)
+
+    def _check_reflection(self, module: rt.VmModule) -> None:
+        """The module itself must say what its manifest says."""
+        artifact = self.artifact
+        names = [name for name in module.function_names if name.startswith(artifact.op)]
+        if not names:
+            raise ArtifactError(f"{artifact.file}: exports no function for {artifact.op}")
+        inside = module.lookup_function(names[0]).reflection
+        for key, want in reflection(artifact.op, artifact.target, artifact.abi, artifact.spec).items():
+            if inside.get(key) != want:
+                raise ArtifactError(
+                    f"{artifact.file}: manifest says {key} = {want}, "
+                    f"the module says {inside.get(key)}; rebuild the artifact"
+                )
+
+
+def reflection(
+    op: str, target: str, abi: int, spec: dict[str, int | str | bool]
+) -> dict[str, str]:
+    """The facts that an artifact carries inside itself (`iree.reflection`)."""
+    numbers = ",".join(f"{name}={value}" for name, value in spec.items())
+    return {"dsv4.op": op, "dsv4.target": target, "dsv4.abi": str(abi), "dsv4.spec": numbers}
+
+
+def load_module(op: str, spec: IndexerSpec, device: Device, folders: Sequence[Path]) -> Module:
+    """The best fitting artifact of `op`, verified and loaded."""
+    return Module(manifest.choose(folders, op, device.targets, spec), device)
