@@ -3,7 +3,8 @@
 
 Bytes enter as int8 (torch.uint8 loses its sign rule on the way through torch-mlir) and are widened
 with a mask. Values are built bit by bit: a gathered look-up table of a narrow float type does not
-compile for llvm-cpu.
+compile for llvm-cpu, and IREE's CPU runtime flushes subnormals, so no step that may meet one is
+left to float arithmetic.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ def widen(byte: Tensor) -> Tensor:
     return byte.to(torch.int32) & 0xFF
 
 
-def unpack_e2m1(values: Tensor) -> Tensor:
-    """[..., D/2] int8 -> [..., D] float32: two codes to a byte, low nibble first."""
+def unpack_codes(values: Tensor) -> Tensor:
+    """[..., D/2] int8 -> [..., D] int32 codes 0..15: two to a byte, low nibble first."""
     byte = widen(values)
-    return e2m1_to_f32(torch.stack([byte & 15, byte >> 4], dim=-1).flatten(-2))
+    return torch.stack([byte & 15, byte >> 4], dim=-1).flatten(-2)
 
 
 def e2m1_to_f32(code: Tensor) -> Tensor:
@@ -38,11 +39,31 @@ def scaled(x: Tensor, exponent: Tensor) -> Tensor:
     return x * _power_of_two(first) * _power_of_two(rest)
 
 
-def e8m0_to_f32(e: Tensor) -> Tensor:
-    """Scale bytes (int32 in [0, 255]): 2^(e-127); byte 0 is subnormal, byte 255 NaN."""
-    return torch.where(e == 0, 0x00400000, torch.where(e == 255, 0x7FC00000, e << 23)).view(
-        torch.float32
-    )
+def scaled_e2m1(code: Tensor, e: Tensor) -> Tensor:
+    """fp32 of code * 2^(e-127): code 0..15, scale byte e 0..255 (255: NaN), both int32.
+
+    The smallest is 2^-128, a subnormal; beyond the fp32 range infinity.
+    """
+    magnitude = code & 7
+    exponent = (magnitude >> 1) + e - 1  # of fp32, biased; below 1 the result is subnormal
+    exponent = torch.where(magnitude == 1, e - 1, exponent)
+    fraction = torch.where(magnitude == 1, 0, (magnitude & 1) << 22)
+    subnormal = torch.where(exponent == 0, fraction + 0x800000 >> 1, fraction + 0x800000 >> 2)
+    normal = (exponent.clamp(1, 254) << 23) + fraction
+    bits = torch.where(exponent > 0, normal, subnormal)
+    bits = torch.where(exponent > 254, 0x7F800000, bits)
+    bits = torch.where(magnitude == 0, 0, bits)
+    bits = torch.where(e == 255, 0x7FC00000, bits)
+    return (bits | code >> 3 << 31).view(torch.float32)
+
+
+def times_power_of_two(x: Tensor, exponent: Tensor) -> Tensor:
+    """x * 2^exponent for exponents in [-126, 126]; a subnormal x counts in full."""
+    bits = x.view(torch.int32)
+    fraction = (bits & 0x7FFFFF).to(torch.float32) * 2.0**-23  # x = fraction * 2^-126 if subnormal
+    small = fraction * _power_of_two((exponent - 126).clamp(min=-126))
+    small = torch.where(bits < 0, -small, small)
+    return torch.where((bits & 0x7F800000) == 0, small, x * _power_of_two(exponent))
 
 
 def e4m3_to_f32(byte: Tensor, fnuz: bool) -> Tensor:
@@ -69,6 +90,14 @@ def f32_to_e4m3(x: Tensor, fnuz: bool) -> Tensor:
     if fnuz:  # 0x80 would be NaN
         negative = negative & (code > 0)
     return torch.where(negative, code | 128, code)
+
+
+def f32_to_bf16(x: Tensor) -> Tensor:
+    """Nearest even, subnormals kept: the AVX512 instruction for this flushes them to zero."""
+    bits = x.view(torch.int32)
+    rounded = bits + 0x7FFF + (bits >> 16 & 1)
+    rounded = torch.where(x == x, rounded, 0x7FC00000)  # rounding up could leave the NaNs
+    return (rounded >> 16).to(torch.int16).view(torch.bfloat16)
 
 
 def f32_bytes(x: Tensor) -> Tensor:

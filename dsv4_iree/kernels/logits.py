@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from dsv4_iree.kernels.cache import CACHE, entry_bytes, visible_pages
 from dsv4_iree.kernels.entry import Arg, Entry
-from dsv4_iree.kernels.formats import e4m3_to_f32, f32_from_bytes, scaled, unpack_e2m1, widen
+from dsv4_iree.kernels.formats import (
+    e2m1_to_f32,
+    e4m3_to_f32,
+    f32_from_bytes,
+    scaled,
+    unpack_codes,
+    widen,
+)
 from dsv4_iree.kernels.quantize import quantized
 from dsv4_iree.spec import GROUP, Format, IndexerSpec
 
@@ -148,8 +155,8 @@ def _fp4_scores(
 
 def _codes(spec: IndexerSpec, values: Tensor, e: Tensor) -> Tensor:
     """[..., G, 32] float32 values of the codes; NaN where the scale byte is 255."""
-    code = unpack_e2m1(values).unflatten(-1, (spec.head_dim // GROUP, GROUP))
-    return torch.where((e == 255)[..., None], float("nan"), code)
+    code = unpack_codes(values).unflatten(-1, (spec.head_dim // GROUP, GROUP))
+    return torch.where((e == 255)[..., None], float("nan"), e2m1_to_f32(code))
 
 
 def _inside(column: Tensor, start: Tensor, end: Tensor) -> Tensor:

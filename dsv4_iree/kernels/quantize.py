@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from dsv4_iree.kernels.entry import Arg, Entry
 from dsv4_iree.kernels.formats import (
     ceil_exponent,
-    e2m1_to_f32,
     e4m3_to_f32,
-    e8m0_to_f32,
+    f32_to_bf16,
     f32_to_e4m3,
-    unpack_e2m1,
+    scaled_e2m1,
+    times_power_of_two,
+    unpack_codes,
     widen,
 )
 from dsv4_iree.spec import GROUP, Format, IndexerSpec, Rounding
@@ -39,7 +40,7 @@ class Quantize(nn.Module):
         groups = x.reshape(-1, spec.head_dim // GROUP, GROUP)
         if spec.rounding is Rounding.S2:
             code, e = _fp4(groups, Rounding.R)
-            groups = e2m1_to_f32(code) * e8m0_to_f32(e)[:, :, None]
+            groups = scaled_e2m1(code, e[:, :, None])
         code, e = _fp4(groups, spec.rounding)
         code = code.reshape(-1, spec.head_dim // 2, 2)
         return (code[:, :, 0] | code[:, :, 1] << 4).to(torch.int8), e.to(torch.int8)
@@ -54,12 +55,12 @@ class Dequantize(nn.Module):
 
     def forward(self, values: Tensor, scales: Tensor) -> Tensor:
         if self.spec.is_fp4:
-            code = unpack_e2m1(values).reshape(-1, self.spec.head_dim // GROUP, GROUP)
-            x = (code * e8m0_to_f32(widen(scales))[:, :, None]).flatten(1)
+            code = unpack_codes(values).reshape(-1, self.spec.head_dim // GROUP, GROUP)
+            x = scaled_e2m1(code, widen(scales)[:, :, None]).flatten(1)
         else:
             fnuz = self.spec.format is Format.FP8_FNUZ
             x = e4m3_to_f32(widen(values), fnuz) * scales[:, None]
-        return x.to(self.dtype)
+        return f32_to_bf16(x) if self.dtype is torch.bfloat16 else x
 
 
 def quantized(spec: IndexerSpec, prefix: str, rows: tuple[int | str, ...]) -> tuple[Arg, Arg]:
@@ -106,7 +107,8 @@ def _hadamard(x: Tensor) -> Tensor:
         y = torch.stack([a + b, a - b], dim=2).reshape(-1, dim)
         stride *= 2
     factor = torch.tensor(dim**-0.5, dtype=torch.float32).item()
-    return (y * factor).to(x.dtype)
+    y = y * factor
+    return f32_to_bf16(y) if x.dtype is torch.bfloat16 else y
 
 
 def _fp4(groups: Tensor, rounding: Rounding) -> tuple[Tensor, Tensor]:
@@ -120,7 +122,7 @@ def _fp4(groups: Tensor, rounding: Rounding) -> tuple[Tensor, Tensor]:
         floor = 2.0**-126 if rounding is Rounding.R else 1e-4
         sixth = (amax * SIXTH).clamp(min=floor)
     e = ceil_exponent(sixth)
-    x = groups * ((254 - e) << 23).view(torch.float32)[:, :, None]
+    x = times_power_of_two(groups, (127 - e)[:, :, None])
     magnitude = x.abs()
     to_even = rounding in (Rounding.R, Rounding.S2)
     code = torch.zeros_like(magnitude, dtype=torch.int32)
@@ -141,6 +143,6 @@ def _fp8(x: Tensor, fnuz: bool) -> tuple[Tensor, Tensor]:
     finite = (x.abs() < float("inf")).to(torch.int32).amin(1) > 0
     x = torch.where(finite[:, None], x, 0.0)
     e = ceil_exponent(x.abs().amax(1).clamp(min=1e-4) / (240.0 if fnuz else 448.0))
-    scaled = x * ((254 - e) << 23).view(torch.float32)[:, None]
+    scaled = times_power_of_two(x, (127 - e)[:, None])
     scale = torch.where(finite, (e << 23).view(torch.float32), float("nan"))
     return f32_to_e4m3(scaled, fnuz).to(torch.int8), scale

@@ -139,8 +139,9 @@ def index_topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
 
 
 def _ordered(logits: Tensor) -> Tensor:
-    """int32 keys that compare like the floats; +0 and -0 are one key."""
-    bits = torch.where(logits == 0, 0, logits.view(torch.int32))
+    """int32 keys that compare like the floats; +0 and -0 are one key, subnormals keep theirs."""
+    bits = logits.view(torch.int32)
+    bits = torch.where((bits & 0x7FFFFFFF) == 0, 0, bits)
     return torch.where(bits < 0, (-1 - bits) + LOWEST, bits)
 
 
