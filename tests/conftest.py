@@ -1,0 +1,59 @@
+"""Fixtures: compiled indexers whose artifacts are built on demand and shared by all workers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from filelock import FileLock
+from hypothesis import settings
+
+import dsv4_iree
+from dsv4_iree import build
+from dsv4_iree.spec import OPS, IndexerSpec
+
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40)
+settings.load_profile("ci")
+torch.set_num_threads(2)
+
+Load = Callable[..., dsv4_iree.Indexer]
+
+
+@pytest.fixture(scope="session")
+def artifacts(pytestconfig: pytest.Config) -> Path:
+    """Folder of artifacts made from exactly these sources."""
+    package = Path(dsv4_iree.__file__).parent
+    sources = sorted([*package.glob("kernels/*.py"), *package.glob("*.py")])
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    return Path(pytestconfig.cache.mkdir(f"artifacts-{digest[:12]}"))
+
+
+def build_missing(folder: Path, target: str, op: str, spec: IndexerSpec) -> None:
+    """Build one artifact unless it is there; workers that want the same one wait for it."""
+    (job,) = build.plan([op], [target], [spec])
+    lock = folder / f"{job.name.replace('/', '-')}.lock"
+    with FileLock(lock):
+        if build.missing([job], folder):
+            build.build_one(job, folder)
+
+
+@pytest.fixture(scope="session")
+def compiled(artifacts: Path) -> Load:
+    """compiled(spec, *ops): a CPU indexer with the named ops (default all) built and loaded."""
+
+    def load(spec: IndexerSpec, *ops: str, **options: object) -> dsv4_iree.Indexer:
+        ops = ops or tuple(op for op in OPS if op in spec.ops)
+        for op in ops:
+            build_missing(artifacts, "cpu", op, spec)
+        return dsv4_iree.load(spec, artifacts=artifacts, ops=ops, **options)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def reference() -> Load:
+    """reference(spec): the same ops in plain torch."""
+    return lambda spec, **options: dsv4_iree.load(spec, backend="reference", **options)
