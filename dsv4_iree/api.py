@@ -13,7 +13,7 @@ from dsv4_iree.calls import Caller
 from dsv4_iree.errors import ArgumentError
 from dsv4_iree.indexer import Indexer
 from dsv4_iree.runtime import artifact_folders, open_device
-from dsv4_iree.spec import OPS, SPECS, IndexerSpec
+from dsv4_iree.spec import SPECS, IndexerSpec
 
 BACKENDS = ("compiled", "reference")
 WORKSPACE_LIMIT = 1 << 30

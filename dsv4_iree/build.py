@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from dsv4_iree import manifest
-from dsv4_iree.errors import BuildError
+from dsv4_iree.errors import ArtifactError, BuildError
 from dsv4_iree.manifest import Artifact
 from dsv4_iree.runtime import artifact_folders, reflection
 from dsv4_iree.spec import IndexerSpec
@@ -72,7 +72,7 @@ def missing(jobs: Iterable[Job], out: Path) -> tuple[Job, ...]:
         path = out / f"{job.name}.json"
         try:
             artifact, _ = manifest.verified_bytes(path)
-        except (OSError, manifest.ArtifactError):
+        except (OSError, ArtifactError):
             return True
         return manifest.reject_reason(artifact, job.op, job.target, job.spec) is not None
 

@@ -98,9 +98,7 @@ class Caller:
     def _own(self, need: int) -> torch.Tensor:
         if self._scratch.shape[0] < need:
             self.device.synchronize()  # the old scratch may still be in use
-            self._scratch = torch.empty(
-                need, dtype=torch.uint8, device=self.device.torch_device
-            )
+            self._scratch = torch.empty(need, dtype=torch.uint8, device=self.device.torch_device)
         return self._scratch
 
 

@@ -49,8 +49,10 @@ def vectors(
     return values.view(torch.uint8), scales
 
 
-def int32_rows(name: str, given: object, rows: int, device: torch.device) -> torch.Tensor:
-    return check_tensor(name, given, shape=(rows,), dtype=torch.int32, device=device)
+def int32(
+    name: str, given: object, shape: Sequence[int | str], device: torch.device
+) -> torch.Tensor:
+    return check_tensor(name, given, shape=shape, dtype=torch.int32, device=device)
 
 
 def cache_pages(cache: object, spec: IndexerSpec, device: torch.device) -> torch.Tensor:
@@ -156,10 +158,6 @@ class Paged:
     def table(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.block_table, self.row_to_request
 
-    def positional(self) -> tuple[torch.Tensor, ...]:
-        """All but the queries, in the order of the reference."""
-        return (self.weights, self.pages, *self.table, self.start, self.end)
-
     def inputs(self) -> dict[str, torch.Tensor]:
         """By name, in the order of the compiled entry points."""
         return {
@@ -188,9 +186,7 @@ def paged(
     """Check what the paged ops have in common; `start` and `row_to_request` may be None."""
     queries = vectors("q", q, ("T", spec.num_heads), spec, device)
     pages = cache_pages(cache, spec, device)
-    table = check_tensor(
-        "block_table", block_table, shape=("B", "W"), dtype=torch.int32, device=device
-    )
+    table = int32("block_table", block_table, ("B", "W"), device)
     rows, requests = queries[0].shape[0], table.shape[0]
     heads = head_weights(weights, rows, spec, device)
     first, last = window(start, end, rows, device)
@@ -202,7 +198,7 @@ def paged(
             )
         next_n = max(rows // max(requests, 1), 1)
         row_to_request = torch.arange(rows, dtype=torch.int32, device=device) // next_n
-    request = int32_rows("row_to_request", row_to_request, rows, device)
+    request = int32("row_to_request", row_to_request, (rows,), device)
     return Paged(queries, heads, pages, table, request, first, last)
 
 
@@ -219,7 +215,7 @@ def window(
     """start [T] (0 if None) and end [T] int32."""
     if start is None:
         start = torch.zeros(rows, dtype=torch.int32, device=device)
-    return int32_rows("start", start, rows, device), int32_rows("end", end, rows, device)
+    return int32("start", start, (rows,), device), int32("end", end, (rows,), device)
 
 
 def slots_are_valid(slots: torch.Tensor, num_slots: int) -> None:

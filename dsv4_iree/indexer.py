@@ -105,7 +105,7 @@ class Indexer:
         checks.float_dtype("dtype", dtype)
         result = checks.output("out", out, (*rows, spec.head_dim), dtype, self.device)
         if self._caller is None:
-            return result.copy_(reference.dequantize(*given, spec))
+            return result.copy_(reference.exact(given, spec))
         call = Call(
             "dequantize",
             f"dequantize_{SUFFIX[dtype]}",
@@ -184,11 +184,9 @@ class Indexer:
         self._require("gather_cache")
         spec, device = self.spec, self.device
         pages = checks.cache_pages(cache, spec, device)
-        int32 = {"dtype": torch.int32, "device": device}
-        check_tensor("block_table", block_table, shape=("B", "W"), **int32)
-        check_tensor("entries", entries, shape=("R",), **int32)
-        rows = entries.shape[0]
-        check_tensor("row_to_request", row_to_request, shape=(rows,), **int32)
+        checks.int32("block_table", block_table, ("B", "W"), device)
+        rows = checks.int32("entries", entries, ("R",), device).shape[0]
+        checks.int32("row_to_request", row_to_request, (rows,), device)
         if dtype is None:
             raw_out = checks.quantized_output(out, (rows,), spec, device)
             outputs, entry = flat_vectors("out", raw_out, spec), "gather_cache"
@@ -299,12 +297,24 @@ class Indexer:
         logits = checks.logits_output(out, args.rows, width, clean, self.device)
         if self._caller is None or not args.has_keys:
             scored = reference.paged_mqa_logits(
-                reference.exact(args.queries, spec), *args.positional(), width, spec
+                reference.exact(args.queries, spec),
+                args.weights,
+                args.pages,
+                *args.table,
+                args.start,
+                args.end,
+                width=width,
+                spec=spec,
             )
             return _fill_window(logits, scored, args.start, args.end, clean)
         scalars = (*page_scalars(args.pages), int(clean))
         call = Call(
-            "paged_mqa_logits", "paged_mqa_logits", args.inputs(), {"out": logits}, scalars, PAGED_ROWS
+            "paged_mqa_logits",
+            "paged_mqa_logits",
+            args.inputs(),
+            {"out": logits},
+            scalars,
+            PAGED_ROWS,
         )
         if logits.numel():
             self._caller.run(call, workspace)
@@ -383,8 +393,12 @@ class Indexer:
         if self._caller is None or not args.has_keys:
             found = reference.index_topk(
                 reference.exact(args.queries, spec),
-                *args.positional(),
-                spec,
+                args.weights,
+                args.pages,
+                *args.table,
+                args.start,
+                args.end,
+                spec=spec,
                 skip_short=skip_short,
             )
             return chosen.copy_(reference.as_ids(found, ids, args.start, *args.table, spec))

@@ -197,5 +197,17 @@ def host_cpu() -> str:
     except OSError:
         return platform.machine()
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), ":")
-    kept = ("avx", "fma", "f16c", "bmi", "amx", "gfni", "vaes", "vpclmulqdq", "sve", "asimd", "i8mm")
+    kept = (
+        "avx",
+        "fma",
+        "f16c",
+        "bmi",
+        "amx",
+        "gfni",
+        "vaes",
+        "vpclmulqdq",
+        "sve",
+        "asimd",
+        "i8mm",
+    )
     return " ".join([platform.machine(), *sorted(f for f in flags.split() if f.startswith(kept))])

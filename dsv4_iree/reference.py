@@ -307,7 +307,9 @@ def _quantize_group(x: torch.Tensor, rounding: Rounding) -> tuple[torch.Tensor, 
     midpoints = ((E2M1[1:] + E2M1[:-1]) / 2).to(x.device)
     above = scaled.abs()[..., None] > midpoints
     if rounding in (Rounding.R, Rounding.S2):  # a tie goes to the even code
-        above |= (scaled.abs()[..., None] == midpoints) & (torch.arange(7, device=x.device) % 2 == 1)
+        above |= (scaled.abs()[..., None] == midpoints) & (
+            torch.arange(7, device=x.device) % 2 == 1
+        )
     codes = above.sum(-1)
     negative = scaled.signbit()
     if rounding in (Rounding.D, Rounding.S):

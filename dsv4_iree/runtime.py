@@ -13,17 +13,18 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import iree.runtime as rt
 import torch
-from torch.utils.dlpack import to_dlpack
+from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 from dsv4_iree import manifest
 from dsv4_iree.errors import ArgumentError, ArtifactError
-from dsv4_iree.spec import TARGETS, IndexerSpec
+from dsv4_iree.spec import IndexerSpec
 
+SIZE_SUFFIX = "_transients_size"  # IREE's name for the function that sizes the workspace
 ALIGNMENT = 64  # bytes; compiled code uses aligned vector loads
 log = logging.getLogger("dsv4_iree")
 log.addHandler(logging.NullHandler())
@@ -68,7 +69,7 @@ class Device:
         self.timeline.wait(self.now)
 
 
-@lru_cache(maxsize=None)
+@cache
 def open_device(name: str) -> Device:
     """The device called `name`: "cpu", "cuda[:i]" or "hip[:i]".
 
@@ -90,7 +91,9 @@ def open_device(name: str) -> Device:
     if kind == "hip":
         targets: tuple[str, ...] = (properties.gcnArchName.split(":")[0],)
     else:
-        targets = ("cuda",) if properties.major * 10 + properties.minor < 89 else TARGETS[:2:-1]
+        targets = (
+            ("cuda",) if properties.major * 10 + properties.minor < 89 else ("cuda-sm89", "cuda")
+        )
     return Device(f"{kind}://{ordinal}", torch.device("cuda", ordinal), targets)
 
 
@@ -162,15 +165,15 @@ class Module:
                 f"{artifact.file}: made for {artifact.target}, {device.uri} does not take it "
                 f"({str(error).splitlines()[0]})"
             ) from None
-        names = [n for n in module.function_names if f"{n}_transients_size" in module.function_names]
         self.functions = {
             name: Function(
                 device,
                 context,
                 module.lookup_function(name),
-                module.lookup_function(f"{name}_transients_size"),
+                module.lookup_function(f"{name}{SIZE_SUFFIX}"),
             )
-            for name in names
+            for name in module.function_names
+            if f"{name}{SIZE_SUFFIX}" in module.function_names
         }
         took = (time.perf_counter() - began) * 1e3
         log.debug("loaded %s for %s in %.1f ms", artifact.file, artifact.target, took)
@@ -182,7 +185,8 @@ class Module:
         if not names:
             raise ArtifactError(f"{artifact.file}: exports no function for {artifact.op}")
         inside = module.lookup_function(names[0]).reflection
-        for key, want in reflection(artifact.op, artifact.target, artifact.abi, artifact.spec).items():
+        wanted = reflection(artifact.op, artifact.target, artifact.abi, artifact.spec)
+        for key, want in wanted.items():
             if inside.get(key) != want:
                 raise ArtifactError(
                     f"{artifact.file}: manifest says {key} = {want}, "
@@ -190,9 +194,7 @@ class Module:
                 )
 
 
-def reflection(
-    op: str, target: str, abi: int, spec: dict[str, int | str | bool]
-) -> dict[str, str]:
+def reflection(op: str, target: str, abi: int, spec: dict[str, int | str | bool]) -> dict[str, str]:
     """The facts that an artifact carries inside itself (`iree.reflection`)."""
     numbers = ",".join(f"{name}={value}" for name, value in spec.items())
     return {"dsv4.op": op, "dsv4.target": target, "dsv4.abi": str(abi), "dsv4.spec": numbers}

@@ -98,7 +98,8 @@ class WriteKeys(nn.Module):
     def forward(
         self, keys: Tensor, slots: Tensor, cache: Tensor, page_stride: Tensor, num_pages: Tensor
     ) -> Tensor:
-        return self.write(*self.quantize(keys), slots, cache, page_stride, num_pages)
+        written: Tensor = self.write(*self.quantize(keys), slots, cache, page_stride, num_pages)
+        return written
 
 
 class GatherCache(nn.Module):
@@ -145,9 +146,9 @@ class GatherDequantized(nn.Module):
         page_stride: Tensor,
         num_pages: Tensor,
     ) -> Tensor:
-        return self.dequantize(
-            *self.gather(cache, block_table, row_to_request, entries, page_stride, num_pages)
-        )
+        raw = self.gather(cache, block_table, row_to_request, entries, page_stride, num_pages)
+        numbers: Tensor = self.dequantize(*raw)
+        return numbers
 
 
 def write_entries(spec: IndexerSpec) -> tuple[Entry, ...]:

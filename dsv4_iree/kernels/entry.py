@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from iree.compiler import ir, passmanager
+from iree.compiler import passmanager
 from iree.turbine import aot
-
 
 _ELEMENT = {
     torch.int8: "i8",
@@ -85,7 +84,9 @@ def _pure(entry: Entry) -> str:
     return text.replace("util.func public @main(", f"util.func private @{entry.name}_pure(")
 
 
-def _examples(entry: Entry) -> tuple[tuple[torch.Tensor, ...], tuple[dict[int, object], ...]]:
+def _examples(
+    entry: Entry,
+) -> tuple[tuple[torch.Tensor, ...], tuple[dict[int, torch.export.Dim], ...]]:
     """Example arguments and their dynamic dimensions, every one of a size of its own."""
     read = entry.tensors if entry.inout else entry.inputs
     names = sorted({size for arg in read for size in arg.shape if isinstance(size, str)})

@@ -125,7 +125,11 @@ class PagedLogits(nn.Module):
 
 
 def _weighted_scores(
-    spec: IndexerSpec, q_values: Tensor, q_scales: Tensor, keys: tuple[Tensor, Tensor], weights: Tensor
+    spec: IndexerSpec,
+    q_values: Tensor,
+    q_scales: Tensor,
+    keys: tuple[Tensor, Tensor],
+    weights: Tensor,
 ) -> Tensor:
     """sum_h weights * relu(q . k) [T, N] for keys [T or 1, N, ...]."""
     if spec.is_fp4:
@@ -172,7 +176,7 @@ def ragged_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
     weights = Arg("weights", torch.float32, ("T", spec.num_heads))
     if spec.format is Format.BF16:
         module: nn.Module = Bf16Logits()
-        operands = (
+        operands: tuple[Arg, ...] = (
             Arg("q", torch.bfloat16, ("T", spec.num_heads, spec.head_dim)),
             Arg("k", torch.bfloat16, ("K", spec.head_dim)),
         )
