@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""One op call on loaded artifacts: scratch memory, and runs of rows where it would grow too large."""
+"""One op call on loaded artifacts: scratch memory, and a cut into rows where that is too much."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
 
 import torch
 
@@ -14,7 +13,7 @@ from dsv4_iree.errors import ArgumentError, check_tensor
 from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
 
 Quantized = tuple[torch.Tensor, torch.Tensor]
-Vectors = Union[torch.Tensor, Quantized]
+Vectors = torch.Tensor | Quantized
 FLOATS = (torch.float32, torch.bfloat16)
 _FP8 = {Format.FP8: torch.float8_e4m3fn, Format.FP8_FNUZ: torch.float8_e4m3fnuz}
 

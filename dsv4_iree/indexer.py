@@ -246,8 +246,12 @@ class Indexer:
             scored = reference.mqa_logits(*numbers, weights, start, end)
             return _fill_window(logits, scored, start, end, clean)
         inputs = {
-            **named("q", queries), **named("k", keys), "weights": weights, "start": start, "end": end
-        }  # fmt: skip
+            **named("q", queries),
+            **named("k", keys),
+            "weights": weights,
+            "start": start,
+            "end": end,
+        }
         by_rows = ("q", "q values", "q scales", "weights", "start", "end", "out")
         call = Call("mqa_logits", "mqa_logits", inputs, {"out": logits}, (int(clean),), by_rows)
         if logits.numel():

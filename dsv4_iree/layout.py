@@ -107,7 +107,7 @@ def f4_to_entries(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 
 
 def entries_to_f4(entries: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The inverse of `f4_to_entries`: values [pages, D/128, 4, P, 16], scales [pages, D/128, 4, P]."""
+    """The inverse of `f4_to_entries`: values and scales of an F4 cache."""
     pages, page_size, entry_bytes = entries.shape
     spec = IndexerSpec(layout=CacheLayout.F4, page_size=page_size, head_dim=entry_bytes * 32 // 17)
     where = page_offsets(spec).to(entries.device)

@@ -271,7 +271,8 @@ def exact(vectors: Sequence[torch.Tensor], spec: IndexerSpec) -> torch.Tensor:
         return values.double()
     if spec.format is Format.FP4:
         codes = torch.stack([values & 15, values >> 4], dim=-1).flatten(-2)
-        return (_e2m1(codes).unflatten(-1, (-1, GROUP)) * _e8m0(scales)[..., None]).flatten(-2)
+        grouped: torch.Tensor = _e2m1(codes).unflatten(-1, (-1, GROUP)) * _e8m0(scales)[..., None]
+        return grouped.flatten(-2)
     kind = torch.float8_e4m3fn if spec.format is Format.FP8 else torch.float8_e4m3fnuz
     return values.view(kind).double() * scales.double()[..., None]
 

@@ -98,7 +98,7 @@ def dequantize_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
 
 
 def _hadamard(x: Tensor) -> Tensor:
-    """Rows times H_D / sqrt(D): pairwise sums in fp32, strides 1, 2, 4, ..., rounded to x's dtype."""
+    """Rows times H_D / sqrt(D): fp32 sums of pairs 1, 2, 4, ... apart, rounded to x's dtype."""
     dim = x.shape[1]
     y, stride = x.to(torch.float32), 1
     while stride < dim:
