@@ -80,7 +80,8 @@ class Indexer:
             _fill((values, scales), reference.quantize(x, spec))
             return values, scales
         outputs = flat_vectors("out", (values, scales), spec)
-        call = Call("quantize", f"quantize_{SUFFIX[x.dtype]}", {"x": x.flatten(0, -2)}, outputs)
+        inputs = {"x": x.view(-1, spec.head_dim)}
+        call = Call("quantize", f"quantize_{SUFFIX[x.dtype]}", inputs, outputs)
         if x.numel():
             self._caller.run(call, workspace)
         return values, scales

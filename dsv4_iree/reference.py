@@ -28,15 +28,20 @@ FLOOR = {  # smallest amax of a group, as a factor of the largest e2m1 value
 def hadamard(x: torch.Tensor) -> torch.Tensor:
     """x H_D / sqrt(D) along the last dim, Sylvester order, in fp32, rounded back to x's dtype.
 
-    The sums are taken pairwise, strides 1, 2, 4, ...: that order fixes every bit.
+    The sums are taken pairwise, strides 1, 2, 4, ...: that order fixes every bit. What falls below
+    2^-126 on the way becomes +0, with or without hardware that flushes subnormals.
     """
-    y, dim = x.float(), x.shape[-1]
+    y, dim = _flush(x.float()), x.shape[-1]
     stride = 1
     while stride < dim:
         a, b = y.unflatten(-1, (-1, 2, stride)).unbind(-2)
-        y = torch.stack([a + b, a - b], dim=-2).flatten(-3)
+        y = _flush(torch.stack([a + b, a - b], dim=-2).flatten(-3))
         stride *= 2
-    return (y * torch.tensor(dim**-0.5, dtype=torch.float32)).to(x.dtype)
+    return _flush(y * torch.tensor(dim**-0.5, dtype=torch.float32)).to(x.dtype)
+
+
+def _flush(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.abs() < 2.0**-126, 0.0, x)
 
 
 def quantize(x: torch.Tensor, spec: IndexerSpec) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,7 +66,7 @@ def quantize(x: torch.Tensor, spec: IndexerSpec) -> tuple[torch.Tensor, torch.Te
     groups = x.unflatten(-1, (-1, GROUP))
     if spec.rounding is Rounding.S2:
         codes, e = _quantize_group(groups, Rounding.R)
-        groups = _e2m1(codes) * _e8m0(e)[..., None].float()
+        groups = (_e2m1(codes) * _e8m0(e)[..., None]).float()
     codes, e = _quantize_group(groups, spec.rounding)
     codes = codes.flatten(-2)
     return codes[..., 0::2] | codes[..., 1::2] << 4, e

@@ -53,8 +53,7 @@ def scaled_e2m1(code: Tensor, e: Tensor) -> Tensor:
     bits = torch.where(exponent > 0, normal, subnormal)
     bits = torch.where(exponent > 254, 0x7F800000, bits)
     bits = torch.where(magnitude == 0, 0, bits)
-    bits = torch.where(e == 255, 0x7FC00000, bits)
-    return (bits | code >> 3 << 31).view(torch.float32)
+    return torch.where(e == 255, 0x7FC00000, bits | code >> 3 << 31).view(torch.float32)
 
 
 def times_power_of_two(x: Tensor, exponent: Tensor) -> Tensor:
@@ -89,7 +88,7 @@ def f32_to_e4m3(x: Tensor, fnuz: bool) -> Tensor:
     negative = bits < 0
     if fnuz:  # 0x80 would be NaN
         negative = negative & (code > 0)
-    return torch.where(negative, code | 128, code)
+    return torch.where(negative, code + 128, code)
 
 
 def f32_to_bf16(x: Tensor) -> Tensor:

@@ -100,15 +100,20 @@ def dequantize_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
 def _hadamard(x: Tensor) -> Tensor:
     """Rows times H_D / sqrt(D): fp32 sums of pairs 1, 2, 4, ... apart, rounded to x's dtype."""
     dim = x.shape[1]
-    y, stride = x.to(torch.float32), 1
+    y, stride = _flush(x.to(torch.float32)), 1
     while stride < dim:
         pairs = y.reshape(-1, dim // (2 * stride), 2, stride)
         a, b = pairs[:, :, 0], pairs[:, :, 1]
-        y = torch.stack([a + b, a - b], dim=2).reshape(-1, dim)
+        y = _flush(torch.stack([a + b, a - b], dim=2).reshape(-1, dim))
         stride *= 2
     factor = torch.tensor(dim**-0.5, dtype=torch.float32).item()
-    y = y * factor
+    y = _flush(y * factor)
     return f32_to_bf16(y) if x.dtype is torch.bfloat16 else y
+
+
+def _flush(x: Tensor) -> Tensor:
+    """Subnormals to +0, so that hardware which flushes them by itself gives the same bytes."""
+    return torch.where(x.abs() < 2.0**-126, 0.0, x)
 
 
 def _fp4(groups: Tensor, rounding: Rounding) -> tuple[Tensor, Tensor]:
