@@ -125,6 +125,11 @@ class IndexerSpec:
         tile = tiles.get(self.layout, 1)
         words = f"a multiple of {tile} for layout {self.layout.name}"
         _require("page_size", self.page_size, range(tile, 1025, tile), words)
+        if self.layout is CacheLayout.G4:  # its scales interleave by powers of two
+            words = "32, 64, 128 or 256 for layout G4"
+            _require("head_dim", self.head_dim, (32, 64, 128, 256), words)
+        if self.layout is CacheLayout.F4:
+            _require("head_dim", self.head_dim, (128, 256), "128 or 256 for layout F4")
 
     @property
     def is_fp4(self) -> bool:
