@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
+import iree.runtime as rt
+
 from dsv4_iree import manifest
 from dsv4_iree.errors import ArtifactError, BuildError
 from dsv4_iree.manifest import Artifact
-from dsv4_iree.runtime import artifact_folders, reflection
+from dsv4_iree.runtime import artifact_folders, reflection, signatures
 from dsv4_iree.spec import IndexerSpec
 
 
@@ -113,6 +115,7 @@ def build_one(job: Job, out: Path) -> Artifact:
         iree=manifest.iree_release("iree-base-compiler"),
         flags=flags,
         cpu=manifest.host_cpu() if job.target == "cpu" else "",
+        functions=signatures(rt.VmModule.copy_buffer(rt.VmInstance(), code)),
         file=f"{stem.name}.vmfb",
         bytes=len(code),
         sha256=hashlib.sha256(code).hexdigest(),
@@ -174,12 +177,12 @@ def _flags(target: str) -> tuple[str, ...]:
 def _compile(text: str, flags: tuple[str, ...], stem: Path) -> bytes:
     """The compiled module; on failure the MLIR stays at `stem`.failed.mlir."""
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder) / "module.mlir", Path(folder) / "module.vmfb"
-        source.write_text(text)
-        command = [compiler(), str(source), *flags, "-o", str(target)]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        # Relative names: the source's path becomes part of the artifact.
+        (Path(folder) / "module.mlir").write_text(text)
+        command = [compiler(), "module.mlir", *flags, "-o", "module.vmfb"]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if run.returncode == 0:
-            return target.read_bytes()
+            return (Path(folder) / "module.vmfb").read_bytes()
     failed = stem.with_name(f"{stem.name}.failed.mlir")
     write_atomically(failed, text.encode())
     again = " ".join(["iree-compile", str(failed), *flags, "-o", f"{stem}.vmfb"])

@@ -48,6 +48,7 @@ class Artifact:
         iree: IREE release it was compiled with; the runtime must have the same.
         flags: every flag given to iree-compile.
         cpu: instruction sets it may use (target cpu only), else "".
+        functions: declaration of each entry point, as IREE records it in the module.
         file, bytes, sha256: the .vmfb, beside the manifest.
         mlir, mlir_sha256: the source it was compiled from, beside it too.
     """
@@ -59,6 +60,7 @@ class Artifact:
     iree: str
     flags: tuple[str, ...]
     cpu: str
+    functions: dict[str, str]
     file: str
     bytes: int
     sha256: str
@@ -105,7 +107,7 @@ def read(path: Path) -> Artifact:
         raise ArtifactError(f"{path.name}: not JSON ({error}); rebuild the artifact") from None
     if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
         raise ArtifactError(f"{path.name}: expected manifest format {FORMAT}; rebuild the artifact")
-    kinds = {"abi": int, "bytes": int, "spec": dict, "flags": list}
+    kinds = {"abi": int, "bytes": int, "spec": dict, "functions": dict, "flags": list}
     for field in fields(Artifact):
         kind = kinds.get(field.name, str)
         if type(data.get(field.name)) is not kind:

@@ -11,7 +11,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,7 @@ from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 from dsv4_iree import manifest
 from dsv4_iree.errors import ArgumentError, ArtifactError
-from dsv4_iree.spec import IndexerSpec
+from dsv4_iree.manifest import Artifact
 
 SIZE_SUFFIX = "_transients_size"  # IREE's name for the function that sizes the workspace
 ALIGNMENT = 64  # bytes; compiled code uses aligned vector loads
@@ -50,9 +49,8 @@ class Device:
     def __init__(self, uri: str, torch_device: torch.device, targets: tuple[str, ...]) -> None:
         self.uri, self.torch_device, self.targets = uri, torch_device, targets
         self.lock = threading.Lock()
-        self.instance = rt.VmInstance()
         self.hal = rt.get_device(uri)
-        self.hal_module = rt.create_hal_module(self.instance, self.hal)
+        self.hal_module = rt.create_hal_module(_instance(), self.hal)
         self.timeline, self.now = self.hal.create_semaphore(0), 0
 
     def view(self, name: str, tensor: torch.Tensor) -> rt.HalBufferView:
@@ -147,22 +145,18 @@ class Arguments:
 
 
 class Module:
-    """A loaded artifact: its exported functions by name."""
+    """A verified and loaded artifact: its exported functions by name."""
 
     def __init__(self, path: Path, device: Device) -> None:
         began = time.perf_counter()
         artifact, code = manifest.verified_bytes(path)
+        module = parse_module(artifact, code)
+        check_module(artifact, module)
         try:
-            module = rt.VmModule.copy_buffer(device.instance, code)
-        except Exception as error:
-            raise ArtifactError(f"{artifact.file}: not an IREE module ({error})") from None
-        self.artifact, self.device = artifact, device
-        self._check_reflection(module)
-        try:
-            context = rt.VmContext(device.instance, [device.hal_module, module])
+            context = rt.VmContext(_instance(), [device.hal_module, module])
         except Exception as error:
             raise ArtifactError(
-                f"{artifact.file}: made for {artifact.target}, {device.uri} does not take it "
+                f"{artifact.file}: made for {artifact.target}, which {device.uri} does not run "
                 f"({str(error).splitlines()[0]})"
             ) from None
         self.functions = {
@@ -172,34 +166,67 @@ class Module:
                 module.lookup_function(name),
                 module.lookup_function(f"{name}{SIZE_SUFFIX}"),
             )
-            for name in module.function_names
-            if f"{name}{SIZE_SUFFIX}" in module.function_names
+            for name in artifact.functions
         }
         took = (time.perf_counter() - began) * 1e3
         log.debug("loaded %s for %s in %.1f ms", artifact.file, artifact.target, took)
 
-    def _check_reflection(self, module: rt.VmModule) -> None:
-        """The module itself must say what its manifest says."""
-        artifact = self.artifact
-        names = [name for name in module.function_names if name.startswith(artifact.op)]
-        if not names:
-            raise ArtifactError(f"{artifact.file}: exports no function for {artifact.op}")
-        inside = module.lookup_function(names[0]).reflection
+
+@cache
+def _instance() -> rt.VmInstance:
+    return rt.VmInstance()
+
+
+def parse_module(artifact: Artifact, code: bytes) -> rt.VmModule:
+    """The IREE module in `code`; no device is needed and nothing of it runs yet."""
+    try:
+        return rt.VmModule.copy_buffer(_instance(), code)
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ArtifactError(f"{artifact.file}: not an IREE module ({reason})") from None
+
+
+def signatures(module: rt.VmModule) -> dict[str, str]:
+    """Declaration of each entry point, as IREE recorded it."""
+    return {
+        name: module.lookup_function(name).reflection.get("iree.abi.declaration", "")
+        for name in module.function_names
+        if f"{name}{SIZE_SUFFIX}" in module.function_names
+    }
+
+
+def check_module(artifact: Artifact, module: rt.VmModule) -> None:
+    """Raise ArtifactError unless the module says of itself what its manifest says."""
+    inside = signatures(module)
+    for name, declaration in artifact.functions.items():
+        if inside.get(name) != declaration:
+            raise ArtifactError(
+                f"{artifact.file}: expected the function {declaration}, "
+                f"got {inside.get(name, 'none of that name')}; rebuild the artifact"
+            )
+        facts = module.lookup_function(name).reflection
         wanted = reflection(artifact.op, artifact.target, artifact.abi, artifact.spec)
-        for key, want in wanted.items():
-            if inside.get(key) != want:
+        for key, value in wanted.items():
+            if facts.get(key) != value:
                 raise ArtifactError(
-                    f"{artifact.file}: manifest says {key} = {want}, "
-                    f"the module says {inside.get(key)}; rebuild the artifact"
+                    f"{artifact.file}: the manifest says {key} = {value}, "
+                    f"the module {facts.get(key)}; rebuild the artifact"
                 )
+
+
+def device_for(target: str) -> str | None:
+    """Name of a device of this machine that runs artifacts for `target`, if there is one."""
+    for name in ("cpu", "cuda", "hip"):
+        try:
+            device = open_device(name)
+        except ArgumentError:
+            continue
+        if target in device.targets:
+            return name
+    return None
 
 
 def reflection(op: str, target: str, abi: int, spec: dict[str, int | str | bool]) -> dict[str, str]:
     """The facts that an artifact carries inside itself (`iree.reflection`)."""
     numbers = ",".join(f"{name}={value}" for name, value in spec.items())
     return {"dsv4.op": op, "dsv4.target": target, "dsv4.abi": str(abi), "dsv4.spec": numbers}
-
-
-def load_module(op: str, spec: IndexerSpec, device: Device, folders: Sequence[Path]) -> Module:
-    """The best fitting artifact of `op`, verified and loaded."""
-    return Module(manifest.choose(folders, op, device.targets, spec), device)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -29,6 +30,16 @@ class PagedInputs:
 
     def arguments(self) -> dict[str, object]:
         return dict(vars(self))
+
+    def to(self, device: torch.device) -> PagedInputs:
+        """The same on another device; the cache loses its page padding."""
+        moved: dict[str, Any] = {
+            name: tuple(t.to(device) for t in value)
+            if isinstance(value, tuple)
+            else value.to(device)
+            for name, value in vars(self).items()
+        }
+        return PagedInputs(**moved)
 
 
 def paged_inputs(

@@ -17,11 +17,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tqdm import tqdm
-
 from dsv4_iree import manifest
-from dsv4_iree.build import Job, Result, build, default_out, missing, plan
+from dsv4_iree.build import Job, Result, default_out, missing, plan
 from dsv4_iree.errors import ArtifactError, IndexerError
+from dsv4_iree.progress import build_visibly, describe
 from dsv4_iree.spec import OPS, SPECS, TARGETS, IndexerSpec
 
 
@@ -77,33 +76,21 @@ def main() -> int:
         return 0
     if args.check:
         with tempfile.TemporaryDirectory() as folder:
-            return max(
-                [
-                    _run(jobs, Path(folder), args.jobs, quiet=True),
-                    _compare(jobs, args.out, Path(folder)),
-                ]
-            )
+            failed = _run(jobs, Path(folder), args.jobs, quiet=True)
+            return max(failed, _compare(jobs, args.out, Path(folder)))
     return _run(jobs, args.out, args.jobs, quiet=False)
 
 
 def _run(jobs: tuple[Job, ...], out: Path, workers: int, *, quiet: bool) -> int:
-    """Build with a progress bar on a terminal; print the result lines unless `quiet`."""
-    with tqdm(total=len(jobs), unit="artifact", disable=not sys.stderr.isatty()) as bar:
+    """Build; print the result lines unless `quiet`, and errors always."""
 
-        def done(result: Result) -> None:
-            bar.set_postfix_str(result.job.op)
-            bar.update()
-            if result.artifact is None:
-                tqdm.write(result.error, file=sys.stderr)
-            elif not quiet:
-                a, job = result.artifact, result.job
-                tqdm.write(
-                    f"{job.op:17} {job.target:9} {a.file} {a.bytes} {a.sha256[:12]} "
-                    f"{result.seconds:.1f}",
-                    file=sys.stdout,
-                )
+    def say(result: Result) -> None:
+        if result.artifact is None:
+            print(describe(result), file=sys.stderr)
+        elif not quiet:
+            print(describe(result), flush=True)
 
-        results = build(jobs, out, workers=workers, done=done)
+    results = build_visibly(jobs, out, workers, say)
     return int(any(result.artifact is None for result in results))
 
 
