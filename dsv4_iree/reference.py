@@ -99,7 +99,8 @@ def write_cache(
     keep = (slot_mapping >= 0) & (slot_mapping < cache.shape[0] * spec.page_size)
     slots = slot_mapping[keep]
     scale_bytes = scales.contiguous().view(torch.uint8).view(-1, spec.scale_bytes)
-    entries = torch.cat([values.view(-1, spec.value_bytes), scale_bytes], dim=1)[keep]
+    value_bytes = values.contiguous().view(torch.uint8).view(-1, spec.value_bytes)
+    entries = torch.cat([value_bytes, scale_bytes], dim=1)[keep]
     offsets = layout.page_offsets(spec).to(cache.device)[slots % spec.page_size]
     cache[(slots // spec.page_size)[:, None], offsets] = entries
 

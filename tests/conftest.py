@@ -26,7 +26,8 @@ Load = Callable[..., dsv4_iree.Indexer]
 def artifacts(pytestconfig: pytest.Config) -> Path:
     """Folder of artifacts made from exactly these sources."""
     package = Path(dsv4_iree.__file__).parent
-    sources = sorted([*package.glob("kernels/*.py"), *package.glob("*.py")])
+    names = ("build", "layout", "manifest", "runtime", "spec")
+    sources = [*sorted(package.glob("kernels/*.py")), *(package / f"{name}.py" for name in names)]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     return Path(pytestconfig.cache.mkdir(f"artifacts-{digest[:12]}"))
 
