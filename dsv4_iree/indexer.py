@@ -11,6 +11,7 @@ from dsv4_iree import checks, reference
 from dsv4_iree.calls import Call, Caller, flat_vectors, named, page_scalars
 from dsv4_iree.checks import FLOATS, Quantized, Vectors
 from dsv4_iree.errors import ArgumentError, check_range, check_tensor
+from dsv4_iree.runtime import Function
 from dsv4_iree.spec import IndexerSpec
 
 IDS = ("relative", "entry", "slot")
@@ -38,6 +39,12 @@ class Indexer:
         self.spec, self.device, self.validate = spec, device, validate
         self._caller = caller  # None: the reference
         self._ops = frozenset(spec.ops)
+
+    def function(self, op: str, entry: str) -> Function:
+        """An entry point of the loaded artifact of `op`, for callers with buffers of their own."""
+        if self._caller is None:
+            raise ArgumentError(f"{op}: the reference backend has no artifacts")
+        return self._caller.module(op).functions[entry]
 
     def synchronize(self) -> None:
         """Wait for every call made so far."""

@@ -1,0 +1,426 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Check, then time, the compiled ops against torch doing the same work from the same bytes.
+
+    python tools/bench.py                                       every op, its default shapes, CPU
+    python tools/bench.py --op paged_mqa_logits --rows 4 --keys 8192 --json
+    python tools/bench.py --op topk --rows 1 16 64 --keys 65536 --plot topk.png
+    python tools/bench.py --op overhead
+
+Every shape is checked against the reference first. Then the compiled op and its peers run in turn,
+round after round, on random data that no cache holds from the round before; the median counts.
+Peers: torch eager in fp32 and bf16, and torch.compile of the faster one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import iree.runtime as rt
+import torch
+
+import dsv4_iree
+from dsv4_iree import baseline, manifest, reference, testing
+from dsv4_iree.spec import SPECS
+
+PEERS = ("eager", "compile")
+SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
+    "paged_mqa_logits": ((1, 1024), (4, 8192), (1, 65536)),
+    "mqa_logits": ((64, 4096),),
+    "index_topk": ((4, 8192), (1, 65536)),
+    "topk": ((1, 65536), (4, 262144), (64, 65536)),
+    "quantize": ((64, 64),),
+    "dequantize": ((64, 64),),
+    "write_cache": ((1, 4096),),
+    "gather_cache": ((1, 8192),),
+    "overhead": ((1, 64),),
+}
+"""(rows, keys) of each op; quantize and dequantize take rows x keys vectors."""
+COLUMNS = {
+    "op": 16,
+    "rows": 5,
+    "keys": 7,
+    "ms": 9,
+    "eager_ms": 9,
+    "compile_ms": 10,
+    "speedup_vs_eager": 16,
+    "speedup_vs_compile": 18,
+    "overhead_us": 11,
+}
+Run = Callable[[], object]
+
+
+def main() -> int:
+    args = _arguments()
+    indexer = dsv4_iree.load(SPECS[args.spec], device=args.target, artifacts=args.artifacts)
+    rows: list[dict[str, Any]] = []
+    for op in args.op:
+        shapes = SHAPES[op]
+        if args.rows or args.keys:
+            shapes = tuple(
+                (r, k) for r in args.rows or {s[0] for s in shapes} for k in args.keys or [8192]
+            )
+        for shape in shapes:
+            rows.append(_measure(op, *shape, indexer, args))
+            _show(rows[-1], args.json, first=len(rows) == 1)
+    if args.plot:
+        _plot(rows, args.plot)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--op", nargs="+", choices=tuple(SHAPES), default=list(SHAPES))
+    parser.add_argument("--target", choices=("cpu", "cuda", "hip"), default="cpu")
+    parser.add_argument("--spec", choices=tuple(SPECS), default="flash")
+    parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument("--keys", type=int, nargs="+")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--artifacts", type=Path)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--plot", type=Path, help="bar chart of the medians, as PNG or SVG")
+    return parser.parse_args()
+
+
+def _measure(
+    op: str, rows: int, keys: int, indexer: dsv4_iree.Indexer, args: argparse.Namespace
+) -> dict[str, Any]:
+    """Check `op` on the shape, time it and its peers, and describe the outcome."""
+    result: dict[str, Any] = {"op": op, "target": args.target, "rows": rows, "keys": keys}
+    if op == "overhead":
+        return result | _overhead(rows, keys, indexer) | _environment(indexer)
+    case = CASES[op](rows, keys, indexer)
+    case.check()
+    runs: dict[str, Run] = {"compiled": case.compiled}
+    if "eager" in args.peers:
+        runs |= {f"eager_{name}": run for name, run in case.eager.items()}
+    if "compile" in args.peers:
+        for name, run in case.eager.items():
+            compiled = torch.compile(run, dynamic=False)
+            compiled()
+            runs[f"compile_{name}"] = compiled
+    times = _interleaved(runs, args.rounds, indexer)
+    result["ms"] = times.pop("compiled")
+    result |= {f"{name}_ms": ms for name, ms in times.items()}
+    for peer in PEERS:
+        best = min((ms for name, ms in times.items() if name.startswith(peer)), default=None)
+        if best is not None:
+            result[f"{peer}_ms"] = best
+            result[f"speedup_vs_{peer}"] = round(best / result["ms"], 3)
+    return result | _environment(indexer)
+
+
+def _interleaved(runs: dict[str, Run], rounds: int, indexer: dsv4_iree.Indexer) -> dict[str, float]:
+    """Median milliseconds of each, run in turn so that a slow spell hits all alike."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    spill = torch.empty(1 << 25, device=indexer.device)  # 128 MiB, more than the last-level cache
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for name, run in runs.items():
+            spill.add_(1)
+            _wait(indexer)
+            began = time.perf_counter()
+            run()
+            _wait(indexer)
+            times[name].append((time.perf_counter() - began) * 1e3)
+    return {name: round(statistics.median(ms), 4) for name, ms in times.items()}
+
+
+def _wait(indexer: dsv4_iree.Indexer) -> None:
+    indexer.synchronize()
+    if indexer.device.type == "cuda":
+        torch.cuda.synchronize(indexer.device)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One op on one shape: the compiled call, torch's ways, and the check that comes first."""
+
+    compiled: Run
+    eager: dict[str, Run]
+    check: Run
+
+
+FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def _paged_inputs(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> tuple[Any, ...]:
+    """Random q, weights, cache, block_table and end: every row its own request."""
+    spec, random = indexer.spec, torch.Generator().manual_seed(0)
+    width = -(-keys // spec.page_size)
+
+    def vectors(*shape: int) -> tuple[torch.Tensor, torch.Tensor]:
+        values = torch.randint(0, 256, (*shape, spec.value_bytes), generator=random)
+        scales = torch.randint(120, 130, (*shape, spec.scale_bytes), generator=random)
+        return values.byte(), scales.byte()
+
+    values, scales = vectors(rows * width, spec.page_size)
+    cache = torch.cat([values.flatten(1), scales.flatten(1)], dim=1)
+    table = torch.randperm(rows * width, generator=random).int().view(rows, width)
+    end = torch.full((rows,), keys, dtype=torch.int32)
+    weights = torch.randn(rows, spec.num_heads, generator=random)
+    device = indexer.device
+    q = tuple(part.to(device) for part in vectors(rows, spec.num_heads))
+    return (q, *(x.to(device) for x in (weights, cache, table, end)))
+
+
+def _paged_mqa_logits(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    args, spec = _paged_inputs(rows, keys, indexer), indexer.spec
+    out = torch.empty(rows, args[3].shape[1] * spec.page_size, device=indexer.device)
+    expected = dsv4_iree.load(spec, backend="reference", device=indexer.device)
+    return Case(
+        compiled=lambda: indexer.paged_mqa_logits(*args, out=out),
+        eager={
+            name: partial(baseline.paged_mqa_logits, *args, spec, dtype)
+            for name, dtype in FLOATS.items()
+        },
+        check=lambda: testing.assert_logits_close(
+            indexer.paged_mqa_logits(*args), expected.paged_mqa_logits(*args)
+        ),
+    )
+
+
+def _index_topk(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    args, spec = _paged_inputs(rows, keys, indexer), indexer.spec
+
+    def eager(dtype: torch.dtype) -> torch.Tensor:
+        return baseline.topk(baseline.paged_mqa_logits(*args, spec, dtype), spec.topk)
+
+    def check() -> None:
+        logits, end = indexer.paged_mqa_logits(*args), args[4]
+        chosen = reference.topk(logits, spec.topk, torch.zeros_like(end), end)
+        testing.assert_bytes_equal(indexer.index_topk(*args), chosen)
+
+    return Case(
+        compiled=lambda: indexer.index_topk(*args),
+        eager={name: partial(eager, dtype) for name, dtype in FLOATS.items()},
+        check=check,
+    )
+
+
+def _mqa_logits(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    spec, device = indexer.spec, indexer.device
+    q = indexer.quantize(torch.randn(rows, spec.num_heads, spec.head_dim, device=device))
+    k = indexer.quantize(torch.randn(keys, spec.head_dim, device=device))
+    weights = torch.randn(rows, spec.num_heads, device=device)
+    end = torch.arange(keys - rows, keys, device=device).int() + 1
+    out = torch.empty(rows, keys, device=device)
+    expected = dsv4_iree.load(spec, backend="reference", device=device)
+    return Case(
+        compiled=lambda: indexer.mqa_logits(q, k, weights, None, end, out=out),
+        eager={
+            name: partial(baseline.mqa_logits, q, k, weights, end, dtype)
+            for name, dtype in FLOATS.items()
+        },
+        check=lambda: testing.assert_logits_close(
+            indexer.mqa_logits(q, k, weights, None, end),
+            expected.mqa_logits(q, k, weights, None, end),
+        ),
+    )
+
+
+def _topk(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    k, device = indexer.spec.topk, indexer.device
+    logits = torch.randn(rows, keys, device=device)
+    start = torch.zeros(rows, dtype=torch.int32, device=device)
+    end = start + keys
+    out = torch.empty(rows, k, dtype=torch.int32, device=device)
+    return Case(
+        compiled=lambda: indexer.topk(logits, start, end, out=out),
+        eager={"fp32": lambda: torch.topk(logits, min(k, keys))},
+        check=lambda: testing.assert_bytes_equal(
+            indexer.topk(logits, start, end), reference.topk(logits, k, start, end)
+        ),
+    )
+
+
+def _quantize(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    spec = indexer.spec
+    x = torch.randn(rows, keys, spec.head_dim, device=indexer.device).bfloat16()
+    out = indexer.quantize(x)
+
+    def check() -> None:
+        for actual, expected in zip(indexer.quantize(x), reference.quantize(x, spec)):
+            testing.assert_bytes_equal(actual, expected)
+
+    return Case(
+        compiled=lambda: indexer.quantize(x, out=out),
+        eager={"fp32": lambda: reference.quantize(x, spec)},
+        check=check,
+    )
+
+
+def _dequantize(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    spec = indexer.spec
+    pair = indexer.quantize(torch.randn(rows, keys, spec.head_dim, device=indexer.device))
+    out = indexer.dequantize(pair)
+    return Case(
+        compiled=lambda: indexer.dequantize(pair, out=out),
+        eager={"fp32": lambda: baseline.decode(pair, torch.float32)},
+        check=lambda: testing.assert_bytes_equal(
+            indexer.dequantize(pair), reference.dequantize(*pair, spec)
+        ),
+    )
+
+
+def _write_cache(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    spec, device = indexer.spec, indexer.device
+    x = torch.randn(rows * keys, spec.head_dim, device=device).bfloat16()
+    pages = 2 * (-(-rows * keys // spec.page_size))
+    cache = torch.zeros(pages, spec.page_bytes, dtype=torch.uint8, device=device)
+    slots = torch.randperm(pages * spec.page_size, device=device)[: rows * keys]
+
+    def eager() -> None:
+        reference.write_cache(cache, *reference.quantize(x, spec), slots, spec)
+
+    def check() -> None:
+        expected = cache.clone()
+        reference.write_cache(expected, *reference.quantize(x, spec), slots, spec)
+        indexer.write_cache(cache, x, slots)
+        testing.assert_bytes_equal(cache, expected)
+
+    return Case(
+        compiled=lambda: indexer.write_cache(cache, x, slots), eager={"fp32": eager}, check=check
+    )
+
+
+def _gather_cache(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    spec, device = indexer.spec, indexer.device
+    _, _, cache, table, _ = _paged_inputs(rows, keys, indexer)
+    entries = torch.randperm(keys, device=device).int().repeat(rows)
+    request = torch.arange(rows, device=device).int().repeat_interleave(keys)
+    args = (cache, table, request, entries)
+    out = indexer.gather_cache(*args)
+
+    def check() -> None:
+        found = reference.gather_cache(*args, spec)
+        for actual, expected in zip(indexer.gather_cache(*args), found):
+            testing.assert_bytes_equal(actual, expected)
+
+    return Case(
+        compiled=lambda: indexer.gather_cache(*args, out=out),
+        eager={"fp32": lambda: reference.gather_cache(*args, spec)},
+        check=check,
+    )
+
+
+CASES: dict[str, Callable[[int, int, dsv4_iree.Indexer], Case]] = {
+    "paged_mqa_logits": _paged_mqa_logits,
+    "index_topk": _index_topk,
+    "mqa_logits": _mqa_logits,
+    "topk": _topk,
+    "quantize": _quantize,
+    "dequantize": _dequantize,
+    "write_cache": _write_cache,
+    "gather_cache": _gather_cache,
+}
+
+
+def _overhead(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> dict[str, float]:
+    """Microseconds of an `Indexer.topk` call above IREE's own invocation of the same function."""
+    calls, device = 500, indexer.device
+    logits = torch.randn(rows, keys, device=device)
+    start = torch.zeros(rows, dtype=torch.int32, device=device)
+    end = start + keys
+    out = indexer.topk(logits, start, end)
+    bare = BareCall(indexer, (logits, start, end, out))
+    runs: dict[str, Run] = {
+        "call": lambda: indexer.topk(logits, start, end, out=out),
+        "bare": bare,
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(calls):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run()
+            times[name].append((time.perf_counter() - began) * 1e6)
+    call, bare_us = (round(statistics.median(times[name]), 1) for name in runs)
+    return {"ms": call / 1e3, "bare_us": bare_us, "overhead_us": round(call - bare_us, 1)}
+
+
+class BareCall:
+    """The topk function through `iree.runtime` alone, its buffer views made beforehand."""
+
+    def __init__(self, indexer: dsv4_iree.Indexer, tensors: tuple[torch.Tensor, ...]) -> None:
+        self.function = indexer.function("topk", "topk")
+        self.device = self.function.device
+        self.views = [self.device.view("tensor", tensor) for tensor in tensors]
+        self.scratch = torch.empty(1 << 24, dtype=torch.uint8, device=indexer.device)
+        self.workspace = self.device.view("workspace", self.scratch).get_buffer()
+        self.timeline, self.now = self.device.hal.create_semaphore(0), 0
+
+    def __call__(self) -> None:
+        arguments = rt.VmVariantList(8)
+        for view in self.views:
+            arguments.push_ref(view)
+        arguments.push_int(0)
+        arguments.push_ref(self.workspace)
+        arguments.push_ref(rt.HalFence.create_at(self.timeline, self.now))
+        self.now += 1
+        arguments.push_ref(rt.HalFence.create_at(self.timeline, self.now))
+        self.function.context.invoke(self.function.run, arguments, rt.VmVariantList(1))
+        self.timeline.wait(self.now)
+
+
+def _environment(indexer: dsv4_iree.Indexer) -> dict[str, str]:
+    gpu = indexer.device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(indexer.device) if gpu else _cpu_name(),
+        "torch": str(torch.__version__),
+        "iree": manifest.iree_release(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _cpu_name() -> str:
+    """Model name and cores of this CPU."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def _show(row: dict[str, Any], as_json: bool, first: bool) -> None:
+    if as_json:
+        print(json.dumps(row), flush=True)
+        return
+    if first:
+        print("  ".join(name.rjust(width) for name, width in COLUMNS.items()))
+    print("  ".join(str(row.get(name, "")).rjust(width) for name, width in COLUMNS.items()))
+    sys.stdout.flush()
+
+
+def _plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Medians of all measured forms, one group of bars per shape."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    timed = [row for row in rows if row["op"] != "overhead"]
+    forms = ("ms", "eager_ms", "compile_ms")
+    figure, axes = pyplot.subplots(figsize=(1.5 + 1.4 * len(timed), 4.5), layout="constrained")
+    for i, form in enumerate(forms):
+        heights = [row.get(form, float("nan")) for row in timed]
+        axes.bar([x + 0.27 * (i - 1) for x in range(len(timed))], heights, 0.25, label=form)
+    axes.set_xticks(range(len(timed)), [f"{r['op']}\n{r['rows']} x {r['keys']}" for r in timed])
+    axes.set(yscale="log", ylabel="milliseconds", title=timed[0]["device"] if timed else "")
+    axes.legend(["compiled", "torch eager", "torch.compile"])
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
