@@ -129,7 +129,10 @@ def test_quantised_logits_stay_close_to_those_of_the_vectors(
 ) -> None:
     spec, random = SPECS[name], torch.Generator().manual_seed(20)
     q = torch.randn(16, spec.num_heads, 128, generator=random)
-    k, weights = torch.randn(256, 128, generator=random), torch.rand(16, spec.num_heads)
+    k, weights = (
+        torch.randn(256, 128, generator=random),
+        torch.rand(16, spec.num_heads, generator=random),
+    )
     end = torch.full((16,), 256, dtype=torch.int32)
     exact = plain.mqa_logits(q, k, weights, torch.zeros_like(end), end)
     pairs = plain.quantize(q, spec), plain.quantize(k, spec)
