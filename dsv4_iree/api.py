@@ -12,7 +12,7 @@ import torch
 from dsv4_iree.calls import Caller
 from dsv4_iree.errors import ArgumentError
 from dsv4_iree.indexer import Indexer
-from dsv4_iree.runtime import artifact_folders, open_device
+from dsv4_iree.runtime import artifact_folders, open_device, torch_device
 from dsv4_iree.spec import SPECS, IndexerSpec
 
 BACKENDS = ("compiled", "reference")
@@ -57,7 +57,7 @@ def load(
         name = name.replace("cuda", "hip")
     folders = artifact_folders() if artifacts is None else (Path(artifacts),)
     if backend == "reference":
-        return Indexer(spec, torch.device(device), None, validate)
+        return Indexer(spec, torch_device(name), None, validate)
     opened = open_device(name)
     caller = Caller(spec, opened, folders, wait=wait, workspace_limit=workspace_limit)
     for op in ops:

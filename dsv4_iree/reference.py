@@ -17,7 +17,7 @@ from dsv4_iree.spec import GROUP, Format, IndexerSpec, Rounding
 
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 NEG_INF = float("-inf")
-FLOOR = {  # smallest amax of a group, as a factor of the largest e2m1 value
+FLOOR = {  # smallest amax / 6 of a group
     Rounding.R: 2.0**-126,
     Rounding.D: 1e-4 / 6,
     Rounding.S: 1e-4,
@@ -37,7 +37,7 @@ def hadamard(x: torch.Tensor) -> torch.Tensor:
         a, b = y.unflatten(-1, (-1, 2, stride)).unbind(-2)
         y = _flush(torch.stack([a + b, a - b], dim=-2).flatten(-3))
         stride *= 2
-    return _flush(y * torch.tensor(dim**-0.5, dtype=torch.float32)).to(x.dtype)
+    return _flush(y * dim**-0.5).to(x.dtype)
 
 
 def _flush(x: torch.Tensor) -> torch.Tensor:
@@ -304,12 +304,7 @@ def _quantize_group(x: torch.Tensor, rounding: Rounding) -> tuple[torch.Tensor, 
     finite = x.isfinite().all(-1)
     x = torch.where(finite[..., None], x, 0.0)
     amax = x.abs().amax(-1)
-    floor = torch.tensor(FLOOR[rounding], dtype=torch.float32)
-    if rounding in (Rounding.R, Rounding.S, Rounding.S2):
-        sixth = (amax * torch.tensor(1 / 6, dtype=torch.float32)).clamp_min(floor)
-    else:
-        sixth = amax.clamp_min(1e-4) / 6
-    e = _ceil_exponent(sixth)
+    e = _ceil_exponent((amax * (1 / 6)).clamp_min(FLOOR[rounding]))
     scaled = x * ((254 - e) << 23).view(torch.float32)[..., None]
     midpoints = ((E2M1[1:] + E2M1[:-1]) / 2).to(x.device)
     above = scaled.abs()[..., None] > midpoints

@@ -67,16 +67,15 @@ class Device:
         self.timeline.wait(self.now)
 
 
-@cache
-def open_device(name: str) -> Device:
-    """The device called `name`: "cpu", "cuda[:i]" or "hip[:i]".
+def torch_device(name: str) -> torch.device:
+    """The torch device called `name`: "cpu", "cuda[:i]" or "hip[:i]".
 
     Raises:
         ArgumentError: an unknown name, or a GPU that torch does not see.
     """
     kind, _, index = name.partition(":")
-    if kind == "cpu":
-        return Device("local-task", torch.device("cpu"), ("cpu",))
+    if name == "cpu":
+        return torch.device("cpu")
     if kind not in ("cuda", "hip") or not (index or "0").isdigit():
         raise ArgumentError(f"device: expected cpu, cuda[:i] or hip[:i], got {name!r}")
     ordinal = int(index or 0)
@@ -85,14 +84,27 @@ def open_device(name: str) -> Device:
     if (torch.version.hip is not None) != (kind == "hip"):
         other = "hip" if kind == "cuda" else "cuda"
         raise ArgumentError(f"device: {name} asked for, but this torch is built for {other}")
-    properties = torch.cuda.get_device_properties(ordinal)
+    return torch.device("cuda", ordinal)
+
+
+def open_device(name: str) -> Device:
+    """The IREE device for `torch_device(name)`, one for all who ask."""
+    device = torch_device(name)
+    return _open(name.partition(":")[0], device)
+
+
+@cache
+def _open(kind: str, device: torch.device) -> Device:
+    if kind == "cpu":
+        return Device("local-task", device, ("cpu",))
+    properties = torch.cuda.get_device_properties(device)
     if kind == "hip":
         targets: tuple[str, ...] = (properties.gcnArchName.split(":")[0],)
     else:
         targets = (
             ("cuda",) if properties.major * 10 + properties.minor < 89 else ("cuda-sm89", "cuda")
         )
-    return Device(f"{kind}://{ordinal}", torch.device("cuda", ordinal), targets)
+    return Device(f"{kind}://{device.index}", device, targets)
 
 
 @dataclass(frozen=True)

@@ -32,23 +32,28 @@ def artifacts(pytestconfig: pytest.Config) -> Path:
     return Path(pytestconfig.cache.mkdir(f"artifacts-{digest[:12]}"))
 
 
-def build_missing(folder: Path, target: str, op: str, spec: IndexerSpec) -> None:
-    """Build one artifact unless it is there; workers that want the same one wait for it."""
-    (job,) = build.plan([op], [target], [spec])
-    lock = folder / f"{job.name.replace('/', '-')}.lock"
-    with FileLock(lock):
-        if build.missing([job], folder):
-            build.build_one(job, folder)
+@pytest.fixture(scope="session")
+def make(artifacts: Path) -> Callable[[str, str, IndexerSpec], Path]:
+    """make(target, op, spec): the manifest of that artifact, built once for all workers."""
+
+    def build_missing(target: str, op: str, spec: IndexerSpec) -> Path:
+        (job,) = build.plan([op], [target], [spec])
+        with FileLock(artifacts / f"{job.name.replace('/', '-')}.lock"):
+            if build.missing([job], artifacts):
+                build.build_one(job, artifacts)
+        return artifacts / f"{job.name}.json"
+
+    return build_missing
 
 
 @pytest.fixture(scope="session")
-def compiled(artifacts: Path) -> Load:
+def compiled(artifacts: Path, make: Callable[[str, str, IndexerSpec], Path]) -> Load:
     """compiled(spec, *ops): a CPU indexer with the named ops (default all) built and loaded."""
 
     def load(spec: IndexerSpec, *ops: str, **options: object) -> dsv4_iree.Indexer:
         ops = ops or tuple(op for op in OPS if op in spec.ops)
         for op in ops:
-            build_missing(artifacts, "cpu", op, spec)
+            make("cpu", op, spec)
         return dsv4_iree.load(spec, artifacts=artifacts, ops=ops, **options)
 
     return load
