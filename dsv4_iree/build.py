@@ -17,8 +17,10 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import iree.runtime as rt
 
@@ -27,6 +29,9 @@ from dsv4_iree.errors import ArtifactError, BuildError
 from dsv4_iree.manifest import Artifact
 from dsv4_iree.runtime import artifact_folders, reflection, signatures
 from dsv4_iree.spec import IndexerSpec
+
+if TYPE_CHECKING:
+    from dsv4_iree.kernels.entry import Entry
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,10 @@ def plan(
     """Every artifact wanted, once each: specs share those that do not depend on what differs."""
     jobs = {
         job.name: job
-        for target in targets
         for spec in specs
         for op in ops
         if op in spec.ops
+        for target in targets
         for job in (Job(op, target, spec),)
     }
     return tuple(jobs.values())
@@ -153,19 +158,26 @@ def _build_one(job: Job, out: Path) -> Result:
 
 
 def _mlir(job: Job) -> str:
+    from dsv4_iree.kernels.entry import to_mlir
+
+    numbers = manifest.spec_fields(job.op, job.spec)
+    facts = reflection(job.op, job.target, manifest.ABI[job.op], numbers)
+    try:
+        return to_mlir(*_exported(job.op, job.spec), facts)
+    except Exception as error:
+        raise BuildError(f"{job.name}: export failed: {error}") from error
+
+
+@lru_cache(maxsize=4)
+def _exported(op: str, spec: IndexerSpec) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """The entries of `op` and their exported functions; targets share them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.export's own deprecations, not ours to mend
         from dsv4_iree.kernels import KERNELS
-        from dsv4_iree.kernels.entry import to_mlir
+        from dsv4_iree.kernels.entry import pure_function
 
-        kernel = next(kernel for kernel in KERNELS if kernel.op == job.op)
-        facts = reflection(
-            job.op, job.target, manifest.ABI[job.op], manifest.spec_fields(job.op, job.spec)
-        )
-        try:
-            return to_mlir(kernel.entries(job.spec), facts)
-        except Exception as error:
-            raise BuildError(f"{job.name}: export failed: {error}") from error
+        entries = next(kernel for kernel in KERNELS if kernel.op == op).entries(spec)
+        return entries, tuple(pure_function(entry) for entry in entries)
 
 
 def _flags(target: str) -> tuple[str, ...]:

@@ -63,15 +63,18 @@ class Entry:
         return self.inputs + self.outputs
 
 
-def to_mlir(entries: tuple[Entry, ...], reflection: dict[str, str]) -> str:
-    """One MLIR module with all `entries`; `reflection` is readable in the compiled artifact."""
+def to_mlir(entries: tuple[Entry, ...], pure: tuple[str, ...], reflection: dict[str, str]) -> str:
+    """One MLIR module with all `entries` around their `pure` functions.
+
+    What `reflection` says is readable in the compiled artifact.
+    """
     attributes = ", ".join(f'"{key}" = "{value}"' for key, value in sorted(reflection.items()))
-    functions = [text for e in entries for text in (_pure(e), _public(e, attributes))]
-    return "module {\n" + "\n".join(functions) + "\n}\n"
+    public = [_public(entry, attributes) for entry in entries]
+    return "module {\n" + "\n".join([*pure, *public]) + "\n}\n"
 
 
-def _pure(entry: Entry) -> str:
-    """`util.func private @<entry>_pure`: tensors in, tensors out."""
+def pure_function(entry: Entry) -> str:
+    """`util.func private @<entry>_pure`: tensors in, tensors out; the same for every target."""
     args, dynamic_shapes = _examples(entry)
     program = torch.export.export(
         entry.module, args, dynamic_shapes=dynamic_shapes, strict=False

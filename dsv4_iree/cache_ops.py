@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The ops that make keys and queries and keep keys in the paged cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from dsv4_iree import checks, reference
+from dsv4_iree.calls import Call, Caller, flat_vectors, page_scalars
+from dsv4_iree.checks import FLOATS, Quantized
+from dsv4_iree.errors import ArgumentError, check_tensor
+from dsv4_iree.runtime import Function
+from dsv4_iree.spec import IndexerSpec
+
+SUFFIX = {torch.float32: "f32", torch.bfloat16: "bf16"}  # of entry points that take or give floats
+
+
+class CacheOps:
+    """The first half of `Indexer`, which says what holds for all ops."""
+
+    def __init__(
+        self, spec: IndexerSpec, device: torch.device, caller: Caller | None, validate: bool
+    ) -> None:
+        self.spec, self.device, self.validate = spec, device, validate
+        self._caller = caller  # None: the reference
+        self._ops = frozenset(spec.ops)
+
+    def function(self, op: str, entry: str) -> Function:
+        """An entry point of the loaded artifact of `op`, for callers with buffers of their own."""
+        if self._caller is None:
+            raise ArgumentError(f"{op}: the reference backend has no artifacts")
+        return self._caller.module(op).functions[entry]
+
+    def synchronize(self) -> None:
+        """Wait for every call made so far."""
+        if self._caller is not None:
+            self._caller.device.synchronize()
+
+    def _require(self, op: str) -> None:
+        if op not in self._ops:
+            spec = self.spec
+            raise ArgumentError(
+                f"{op}: not available for format {spec.format.value} and layout "
+                f"{spec.layout.value}, which have {', '.join(spec.ops)}"
+            )
+
+    def quantize(
+        self,
+        x: torch.Tensor,
+        *,
+        out: Quantized | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> Quantized:
+        """Values and scales of vectors, in the spec's format, rounding profile and rotation.
+
+        FP4: scale byte e = 127 + ceil(log2(amax / 6)) per 32 dims, codes round(x / 2^(e-127)),
+        low nibble = even dim. FP8: one scale 2^ceil(log2(max(amax, 1e-4) / largest)) per vector.
+        NaN or infinity makes the scale of its group (FP4) or vector (FP8) NaN.
+
+        Args:
+            x: [..., D] float32 or bfloat16.
+
+        Returns:
+            values: [..., D/2] uint8 (FP4) or [..., D] uint8 (FP8).
+            scales: [..., D/32] uint8 e8m0 (FP4) or [...] float32 (FP8).
+        """
+        self._require("quantize")
+        spec, rows = self.spec, _leading(x)
+        check_tensor("x", x, shape=(*rows, spec.head_dim), dtype=FLOATS, device=self.device)
+        values, scales = checks.quantized_output(out, rows, spec, self.device)
+        if self._caller is None:
+            _fill((values, scales), reference.quantize(x, spec))
+            return values, scales
+        outputs = flat_vectors("out", (values, scales), spec)
+        inputs = {"x": x.view(-1, spec.head_dim)}
+        call = Call("quantize", f"quantize_{SUFFIX[x.dtype]}", inputs, outputs)
+        if x.numel():
+            self._caller.run(call, workspace)
+        return values, scales
+
+    def dequantize(
+        self,
+        x: Quantized,
+        *,
+        dtype: torch.dtype = torch.float32,
+        out: torch.Tensor | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """[..., D] numbers of quantised vectors; e8m0 byte 0 is 2^-127, byte 255 NaN.
+
+        Args:
+            x: values and scales as `quantize` returns them.
+            dtype: float32 or bfloat16, of the result; beyond its range infinity.
+        """
+        self._require("dequantize")
+        spec, rows = self.spec, _leading(x[0] if isinstance(x, tuple) and x else x)
+        given = checks.vectors("x", x, rows, spec, self.device)
+        checks.float_dtype("dtype", dtype)
+        result = checks.output("out", out, (*rows, spec.head_dim), dtype, self.device)
+        if self._caller is None:
+            return result.copy_(reference.exact(given, spec))
+        call = Call(
+            "dequantize",
+            f"dequantize_{SUFFIX[dtype]}",
+            flat_vectors("x", given, spec),
+            {"out": result.view(-1, spec.head_dim)},
+        )
+        if result.numel():
+            self._caller.run(call, workspace)
+        return result
+
+    def write_cache(
+        self,
+        cache: torch.Tensor,
+        keys: torch.Tensor | Quantized,
+        slot_mapping: torch.Tensor,
+        *,
+        workspace: torch.Tensor | None = None,
+    ) -> None:
+        """Put key n into slot `slot_mapping[n]` = page * P + offset of the cache, in place.
+
+        Slots < 0 or past the last page are skipped and no other byte changes.
+
+        Args:
+            cache: [num_pages, >= page_bytes] uint8, any page stride.
+            keys: [N, D] float32 or bfloat16, quantised on the way as `quantize` does; or a pair
+                (values, scales), stored as it is.
+            slot_mapping: [N] int64, each slot at most once.
+        """
+        self._require("write_cache")
+        spec, device = self.spec, self.device
+        pages = checks.cache_pages(cache, spec, device)
+        if isinstance(keys, tuple):
+            entry, given = "write_cache", checks.vectors("keys", keys, ("N",), spec, device)
+            inputs = flat_vectors("keys", given, spec)
+        else:
+            check_tensor("keys", keys, shape=("N", spec.head_dim), dtype=FLOATS, device=device)
+            entry, inputs = f"write_cache_{SUFFIX[keys.dtype]}", {"keys": keys}
+        rows = next(iter(inputs.values())).shape[0]
+        check_tensor("slot_mapping", slot_mapping, shape=(rows,), dtype=torch.int64, device=device)
+        if self.validate:
+            checks.slots_are_valid(slot_mapping, pages.shape[0] * spec.page_size)
+        if self._caller is None:
+            pair = keys if isinstance(keys, tuple) else reference.quantize(keys, spec)
+            reference.write_cache(pages, *pair, slot_mapping, spec)
+        elif rows and pages.shape[0]:
+            inputs["slot_mapping"] = slot_mapping
+            outputs = {"cache": checks.flat_cache(pages)}
+            call = Call("write_cache", entry, inputs, outputs, page_scalars(pages))
+            self._caller.run(call, workspace)
+
+    def gather_cache(
+        self,
+        cache: torch.Tensor,
+        block_table: torch.Tensor,
+        row_to_request: torch.Tensor,
+        entries: torch.Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+        out: Quantized | torch.Tensor | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> Quantized | torch.Tensor:
+        """Entry `entries[r]` of request `row_to_request[r]`: its raw bytes, or its numbers.
+
+        An entry < 0, beyond the block table or on a page id outside [0, num_pages) gives zeros.
+
+        Args:
+            cache: [num_pages, >= page_bytes] uint8, any page stride.
+            block_table: [B, W] int32 page ids.
+            row_to_request: [R] int32 row of the block table.
+            entries: [R] int32 entry numbers within the request.
+            dtype: None for raw bytes, else float32 or bfloat16.
+
+        Returns:
+            (values, scales) of R vectors as `quantize` returns them, or [R, D] numbers.
+        """
+        self._require("gather_cache")
+        spec, device = self.spec, self.device
+        pages = checks.cache_pages(cache, spec, device)
+        checks.int32("block_table", block_table, ("B", "W"), device)
+        rows = checks.int32("entries", entries, ("R",), device).shape[0]
+        checks.int32("row_to_request", row_to_request, (rows,), device)
+        if dtype is None:
+            raw_out = checks.quantized_output(out, (rows,), spec, device)
+            outputs, entry = flat_vectors("out", raw_out, spec), "gather_cache"
+        else:
+            checks.float_dtype("dtype", dtype)
+            numbers = checks.output("out", out, (rows, spec.head_dim), dtype, device)
+            outputs, entry = {"out": numbers}, f"gather_cache_{SUFFIX[dtype]}"
+        if self._caller is None or not (pages.shape[0] and block_table.numel()):
+            raw = reference.gather_cache(pages, block_table, row_to_request, entries, spec)
+            found = raw if dtype is None else (reference.dequantize(*raw, spec),)
+            _fill(tuple(outputs.values()), found)
+        elif rows:
+            inputs = {
+                "cache": checks.flat_cache(pages),
+                "block_table": block_table,
+                "row_to_request": row_to_request,
+                "entries": entries,
+            }
+            call = Call("gather_cache", entry, inputs, outputs, page_scalars(pages))
+            self._caller.run(call, workspace)
+        return raw_out if dtype is None else numbers
+
+
+def _leading(x: object) -> tuple[int, ...]:
+    """The shape of a batch of vectors."""
+    return tuple(x.shape[:-1]) if isinstance(x, torch.Tensor) else ()
+
+
+def _fill(outputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+    for output, result in zip(outputs, results):
+        output.copy_(result.reshape(output.shape))
