@@ -125,6 +125,8 @@ class Function:
     def __call__(self, args: Arguments, workspace: torch.Tensor, *, wait: bool) -> None:
         """Run on `args`, at least `workspace_bytes(args)` of scratch given."""
         device = self.device
+        if device.torch_device.type == "cuda":  # the inputs may still be in the making there
+            torch.cuda.current_stream(device.torch_device).synchronize()
         with device.lock:
             variants = args.variants(device, workspace, device.now)
             self.context.invoke(self.run, variants, rt.VmVariantList(1))

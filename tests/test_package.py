@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import dsv4_iree
 
 PACKAGE = Path(dsv4_iree.__file__).parent
@@ -50,6 +52,21 @@ def imports(path: Path) -> set[str]:
 def modules() -> dict[Path, str]:
     return {path: path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in
             sorted(PACKAGE.rglob("*.py"))}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ruff check .", "ruff format --check .", "mypy"],
+)
+def test_linters_are_content(command):
+    run = subprocess.run(
+        [sys.executable, "-m", *command.split()],
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_imports_follow_the_arrows():
