@@ -11,6 +11,7 @@ from dsv4_iree import checks, reference
 from dsv4_iree.calls import Call, Caller, flat_vectors, page_scalars
 from dsv4_iree.checks import FLOATS, Quantized
 from dsv4_iree.errors import ArgumentError, check_tensor
+from dsv4_iree.formats import exact
 from dsv4_iree.runtime import Function
 from dsv4_iree.spec import IndexerSpec
 
@@ -100,7 +101,7 @@ class CacheOps:
         checks.float_dtype("dtype", dtype)
         result = checks.output("out", out, (*rows, spec.head_dim), dtype, self.device)
         if self._caller is None:
-            return result.copy_(reference.exact(given, spec))
+            return result.copy_(exact(given, spec))
         call = Call(
             "dequantize",
             f"dequantize_{SUFFIX[dtype]}",

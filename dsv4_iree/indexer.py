@@ -10,6 +10,7 @@ from dsv4_iree.cache_ops import CacheOps
 from dsv4_iree.calls import Call, named, page_scalars
 from dsv4_iree.checks import Quantized, Vectors
 from dsv4_iree.errors import check_range, check_tensor
+from dsv4_iree.formats import exact
 
 IDS = ("relative", "entry", "slot")
 PAGED_ROWS = ("q values", "q scales", "weights", "row_to_request", "start", "end", "out")
@@ -62,7 +63,7 @@ class Indexer(CacheOps):
         start, end = checks.window(start, end, rows, device)
         logits = checks.logits_output(out, rows, width, clean, device)
         if self._caller is None:
-            numbers = (reference.exact(queries, spec), reference.exact(keys, spec))
+            numbers = (exact(queries, spec), exact(keys, spec))
             scored = reference.mqa_logits(*numbers, weights, start, end)
             return _fill_window(logits, scored, start, end, clean)
         inputs = {
@@ -121,7 +122,7 @@ class Indexer(CacheOps):
         logits = checks.logits_output(out, args.rows, width, clean, self.device)
         if self._caller is None or not args.has_keys:
             scored = reference.paged_mqa_logits(
-                reference.exact(args.queries, spec),
+                exact(args.queries, spec),
                 args.weights,
                 args.pages,
                 *args.table,
@@ -216,7 +217,7 @@ class Indexer(CacheOps):
         chosen = checks.output("out", out, (args.rows, spec.topk), torch.int32, self.device)
         if self._caller is None or not args.has_keys:
             found = reference.index_topk(
-                reference.exact(args.queries, spec),
+                exact(args.queries, spec),
                 args.weights,
                 args.pages,
                 *args.table,

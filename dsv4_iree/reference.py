@@ -7,41 +7,14 @@ float64 and rounded once, so every e8m0 scale from 2^-127 to 2^127 keeps its exa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch.nn.functional import pad
 
 from dsv4_iree import layout
-from dsv4_iree.spec import GROUP, Format, IndexerSpec, Rounding
+from dsv4_iree.formats import exact, hadamard, quantize_fp4, quantize_fp8
+from dsv4_iree.spec import IndexerSpec
 
-E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 NEG_INF = float("-inf")
-FLOOR = {  # smallest amax / 6 of a group
-    Rounding.R: 2.0**-126,
-    Rounding.D: 1e-4 / 6,
-    Rounding.S: 1e-4,
-    Rounding.S2: 1e-4,
-}
-
-
-def hadamard(x: torch.Tensor) -> torch.Tensor:
-    """x H_D / sqrt(D) along the last dim, Sylvester order, in fp32, rounded back to x's dtype.
-
-    The sums are taken pairwise, strides 1, 2, 4, ...: that order fixes every bit. What falls below
-    2^-126 on the way becomes +0, with or without hardware that flushes subnormals.
-    """
-    y, dim = _flush(x.float()), x.shape[-1]
-    stride = 1
-    while stride < dim:
-        a, b = y.unflatten(-1, (-1, 2, stride)).unbind(-2)
-        y = _flush(torch.stack([a + b, a - b], dim=-2).flatten(-3))
-        stride *= 2
-    return _flush(y * dim**-0.5).to(x.dtype)
-
-
-def _flush(x: torch.Tensor) -> torch.Tensor:
-    return torch.where(x.abs() < 2.0**-126, 0.0, x)
 
 
 def quantize(x: torch.Tensor, spec: IndexerSpec) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,16 +33,9 @@ def quantize(x: torch.Tensor, spec: IndexerSpec) -> tuple[torch.Tensor, torch.Te
     """
     if spec.hadamard:
         x = hadamard(x)
-    x = x.float()
-    if not spec.is_fp4:
-        return _quantize_fp8(x, spec.format)
-    groups = x.unflatten(-1, (-1, GROUP))
-    if spec.rounding is Rounding.S2:
-        codes, e = _quantize_group(groups, Rounding.R)
-        groups = (_e2m1(codes) * _e8m0(e)[..., None]).float()
-    codes, e = _quantize_group(groups, spec.rounding)
-    codes = codes.flatten(-2)
-    return codes[..., 0::2] | codes[..., 1::2] << 4, e
+    if spec.is_fp4:
+        return quantize_fp4(x.float(), spec.rounding)
+    return quantize_fp8(x.float(), spec.format)
 
 
 def dequantize(values: torch.Tensor, scales: torch.Tensor, spec: IndexerSpec) -> torch.Tensor:
@@ -148,11 +114,10 @@ def mqa_logits(
         [T, K] float32; -inf outside the window.
     """
     logits = torch.full((q.shape[0], k.shape[0]), NEG_INF, device=q.device)
-    k64, column = k.double(), torch.arange(k.shape[0], device=k.device)
+    inside, k64 = _inside(start, end, k.shape[0]), k.double()
     for t in range(q.shape[0]):
-        score = torch.relu(q[t].double() @ k64.T)
-        inside = (column >= start[t]) & (column < end[t])
-        logits[t, inside] = (weights[t].double() @ score).float()[inside]
+        score = torch.relu(q[t].double() @ k64[inside[t]].T)
+        logits[t, inside[t]] = (weights[t].double() @ score).float()
     return logits
 
 
@@ -174,13 +139,11 @@ def paged_mqa_logits(
     is outside the block table.
     """
     logits = torch.full((q.shape[0], width), NEG_INF, device=q.device)
-    column = torch.arange(width, device=q.device)
+    seen = _visible(block_table, row_to_request, start, end, width, cache.shape[0], spec)
     for t in range(q.shape[0]):
-        inside = (column >= start[t]) & (column < end[t])
-        request = row_to_request[t].expand(width)
-        _, visible = _pages(block_table, request, column[:, None], cache.shape[0], spec)
-        entries = column[inside & visible[:, 0]]
-        raw = gather_cache(cache, block_table, request[: len(entries)], entries, spec)
+        entries = seen[t].nonzero()[:, 0]
+        request = row_to_request[t].expand(len(entries))
+        raw = gather_cache(cache, block_table, request, entries, spec)
         score = torch.relu(q[t].double() @ exact(raw, spec).T)
         logits[t, entries] = (weights[t].double() @ score).float()
     return logits
@@ -192,9 +155,7 @@ def topk(logits: torch.Tensor, k: int, start: torch.Tensor, end: torch.Tensor) -
     Largest first; equal logits (and +0, -0): lowest column first. NaN and -inf are never selected;
     -1 once nothing else is left. Nothing outside [start, end) is looked at.
     """
-    column = torch.arange(logits.shape[1], device=logits.device)
-    inside = (column >= start[:, None]) & (column < end[:, None])
-    eligible = inside & (logits > NEG_INF)  # false for NaN
+    eligible = _inside(start, end, logits.shape[1]) & (logits > NEG_INF)  # false for NaN
     ranked = torch.where(eligible, logits, NEG_INF)
     order = torch.argsort(ranked, dim=1, descending=True, stable=True)[:, :k]
     chosen = torch.where(eligible.gather(1, order), order - start.clamp(0)[:, None], -1)
@@ -219,18 +180,13 @@ def index_topk(
     ascending order, those on invalid pages left out, then -1.
     """
     width = block_table.shape[1] * spec.page_size
-    logits = paged_mqa_logits(
-        q, weights, cache, block_table, row_to_request, start, end, width, spec
-    )
+    rows = (block_table, row_to_request, start, end)
+    logits = paged_mqa_logits(q, weights, cache, *rows, width, spec)
     if skip_short:
-        column = torch.arange(width, device=q.device)
-        inside = (column >= start[:, None]) & (column < end[:, None])
-        request = row_to_request[:, None].expand(-1, width).reshape(-1)
-        each = column.repeat(q.shape[0])[:, None]
-        _, visible = _pages(block_table, request, each, cache.shape[0], spec)
-        seen = inside & visible.view(inside.shape)
-        short = (end.long() - start.long().clamp(0) <= spec.topk)[:, None]
-        logits = torch.where(short, torch.where(seen, -column.float(), NEG_INF), logits)
+        seen = _visible(*rows, width, cache.shape[0], spec)
+        ascending = torch.where(seen, -torch.arange(width, device=q.device).float(), NEG_INF)
+        short = end.long() - start.long().clamp(0) <= spec.topk
+        logits = torch.where(short[:, None], ascending, logits)
     return topk(logits, spec.topk, start, end)
 
 
@@ -251,6 +207,27 @@ def as_ids(
     return chosen if ids == "relative" else torch.where(chosen < 0, -1, entry)
 
 
+def _inside(start: torch.Tensor, end: torch.Tensor, width: int) -> torch.Tensor:
+    """[T, width]: whether column j is in row t's window."""
+    column = torch.arange(width, device=start.device)
+    return (column >= start[:, None]) & (column < end[:, None])
+
+
+def _visible(
+    block_table: torch.Tensor,
+    row_to_request: torch.Tensor,
+    start: torch.Tensor,
+    end: torch.Tensor,
+    width: int,
+    num_pages: int,
+    spec: IndexerSpec,
+) -> torch.Tensor:
+    """[T, width]: whether entry j is in row t's window, in its table and on a page that exists."""
+    entries = torch.arange(width, device=start.device).repeat(len(start), 1)
+    _, visible = _pages(block_table, row_to_request, entries, num_pages, spec)
+    return visible & _inside(start, end, width)
+
+
 def _pages(
     block_table: torch.Tensor,
     row_to_request: torch.Tensor,
@@ -258,7 +235,7 @@ def _pages(
     num_pages: int,
     spec: IndexerSpec,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Page of each entry [R, 1], 0 where it is not visible, and whether it is visible [R, 1]."""
+    """Page of each entry [R, n], 0 where it is not visible, and whether it is visible [R, n]."""
     requests, width = block_table.shape
     entry, request = entries.long(), row_to_request.long()[:, None]
     known = (entry >= 0) & (entry < width * spec.page_size)
@@ -268,64 +245,3 @@ def _pages(
     page[known] = block_table.reshape(-1)[flat[known]].long()
     visible = known & (page >= 0) & (page < num_pages)
     return page * visible, visible
-
-
-def exact(vectors: Sequence[torch.Tensor], spec: IndexerSpec) -> torch.Tensor:
-    """[..., D] float64 numbers of (values, scales) or, in format BF16, (numbers,): no rounding."""
-    values, scales = vectors[0], vectors[-1]
-    if spec.format is Format.BF16:
-        return values.double()
-    if spec.format is Format.FP4:
-        codes = torch.stack([values & 15, values >> 4], dim=-1).flatten(-2)
-        grouped: torch.Tensor = _e2m1(codes).unflatten(-1, (-1, GROUP)) * _e8m0(scales)[..., None]
-        return grouped.flatten(-2)
-    kind = torch.float8_e4m3fn if spec.format is Format.FP8 else torch.float8_e4m3fnuz
-    return values.view(kind).double() * scales.double()[..., None]
-
-
-def _e2m1(codes: torch.Tensor) -> torch.Tensor:
-    magnitude = E2M1.to(codes.device)[(codes & 7).long()].double()
-    return torch.where(codes >= 8, -magnitude, magnitude)
-
-
-def _e8m0(e: torch.Tensor) -> torch.Tensor:
-    scale = torch.ldexp(torch.ones_like(e, dtype=torch.float64), e.double() - 127)
-    return torch.where(e == 255, float("nan"), scale)
-
-
-def _ceil_exponent(x: torch.Tensor) -> torch.Tensor:
-    """127 + ceil(log2(x)) of normal positive floats, by bit test: log2 itself rounds."""
-    bits = x.view(torch.int32)
-    return (bits >> 23) + ((bits & 0x7FFFFF) != 0).int()
-
-
-def _quantize_group(x: torch.Tensor, rounding: Rounding) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes [..., 32] uint8 and scale byte [...] uint8 of groups [..., 32] float32."""
-    finite = x.isfinite().all(-1)
-    x = torch.where(finite[..., None], x, 0.0)
-    amax = x.abs().amax(-1)
-    e = _ceil_exponent((amax * (1 / 6)).clamp_min(FLOOR[rounding]))
-    scaled = x * ((254 - e) << 23).view(torch.float32)[..., None]
-    midpoints = ((E2M1[1:] + E2M1[:-1]) / 2).to(x.device)
-    above = scaled.abs()[..., None] > midpoints
-    if rounding in (Rounding.R, Rounding.S2):  # a tie goes to the even code
-        above |= (scaled.abs()[..., None] == midpoints) & (
-            torch.arange(7, device=x.device) % 2 == 1
-        )
-    codes = above.sum(-1)
-    negative = scaled.signbit()
-    if rounding in (Rounding.D, Rounding.S):
-        negative &= codes > 0
-    codes = (codes + 8 * negative) * finite[..., None]
-    return codes.to(torch.uint8), torch.where(finite, e, 255).to(torch.uint8)
-
-
-def _quantize_fp8(x: torch.Tensor, kind: Format) -> tuple[torch.Tensor, torch.Tensor]:
-    dtype = torch.float8_e4m3fn if kind is Format.FP8 else torch.float8_e4m3fnuz
-    largest = torch.finfo(dtype).max
-    finite = x.isfinite().all(-1)
-    x = torch.where(finite[..., None], x, 0.0)
-    e = _ceil_exponent(x.abs().amax(-1).clamp_min(1e-4) / largest)
-    values = (x * ((254 - e) << 23).view(torch.float32)[..., None]).to(dtype).view(torch.uint8)
-    scale = torch.where(finite, (e << 23).view(torch.float32), float("nan"))
-    return values, scale
