@@ -160,6 +160,30 @@ def test_scale_byte_255_makes_the_logits_of_its_key_nan_and_no_others(
 
 
 @pytest.mark.parametrize("op", OPS)
+def test_scale_byte_255_in_one_head_makes_the_row_nan(backend: Backend, op: str) -> None:
+    indexer, q = backend(FP4, OPS[op]), one_query({0: 2}, {1: 2})
+    q[1][0, 7, 2] = 255
+    logits = score(indexer, op, q, fp4([{0: 2}, {1: 2}]), head_weights(1.0), 0, 1)
+    assert logits[0, 0].isnan()
+    assert logits[0, 1] == float("-inf")
+
+
+@pytest.mark.parametrize("spec", [FP8, FNUZ], ids=["fn", "fnuz"])
+@pytest.mark.parametrize("op", OPS)
+def test_nan_in_an_fp8_key_or_its_scale_makes_its_logits_nan(
+    backend: Backend, op: str, spec: IndexerSpec
+) -> None:
+    keys = torch.ones(4, 128)
+    keys[2, 5] = float("nan")
+    values, scales = plain.quantize(keys, spec)
+    values[1, 3] = 0x7F if spec is FP8 else 0x80
+    q = plain.quantize(torch.ones(1, 8, 128), spec)
+    logits = score(backend(spec, OPS[op]), op, q, (values, scales), head_weights(1.0), 0, 4)
+    assert logits.isnan().tolist() == [[False, True, True, False]]
+    assert logits[0, [0, 3]].tolist() == [128.0, 128.0]
+
+
+@pytest.mark.parametrize("op", OPS)
 def test_zeros_of_both_signs_and_groups_of_zeros_score_zero(backend: Backend, op: str) -> None:
     indexer = backend(FP4, OPS[op])
     values, scales = fp4([{}, {0: 8, 1: 8}, {0: 2}])

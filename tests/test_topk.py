@@ -296,6 +296,17 @@ def test_poison_runs_and_cuts_do_not_change_the_ids(compiled: Backend, name: str
     assert (results[0] >= 0).any(1).all()
 
 
+def test_rows_and_entries_with_nan_scores_are_not_selected(backend: Backend) -> None:
+    inputs = paged_inputs(K64, [90, 90], seed=11)
+    inputs.q[1][0, 3, 1] = 255
+    page, token = int(inputs.block_table[1, 2]), 5
+    inputs.cache[page, 16 * 64 + 4 * token + 2] = 255
+    chosen = backend(K64, "index_topk").index_topk(**inputs.arguments())
+    assert chosen[0].eq(-1).all()
+    assert (chosen[1] >= 0).all()
+    assert 2 * 16 + token not in chosen[1].tolist()
+
+
 def test_index_topk_of_no_rows_or_no_pages_is_empty(backend: Backend) -> None:
     indexer, inputs = backend(K64, "index_topk"), paged_inputs(K64, [20, 30], seed=10)
     arguments = inputs.arguments()
