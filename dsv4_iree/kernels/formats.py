@@ -111,6 +111,14 @@ def f32_from_bytes(byte: Tensor) -> Tensor:
     return (b[..., 0] | b[..., 1] << 8 | b[..., 2] << 16 | b[..., 3] << 24).view(torch.float32)
 
 
+def all_finite(x: Tensor) -> Tensor:
+    """Whether the last dim holds neither NaN nor infinity.
+
+    Counted, because IREE 3.13 starts int32 minima of a GPU reduction from -1 and maxima from 0.
+    """
+    return (~(x.abs() < float("inf"))).to(torch.int32).sum(-1, dtype=torch.int32) == 0
+
+
 def ceil_exponent(x: Tensor) -> Tensor:
     """127 + ceil(log2(x)) of normal positive floats (int32): log2 itself would round."""
     bits = x.view(torch.int32)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from dsv4_iree.kernels.entry import Arg, Entry
 from dsv4_iree.kernels.formats import (
+    all_finite,
     ceil_exponent,
     e4m3_to_f32,
     f32_to_bf16,
@@ -118,8 +119,8 @@ def _flush(x: Tensor) -> Tensor:
 
 def _fp4(groups: Tensor, rounding: Rounding) -> tuple[Tensor, Tensor]:
     """Codes [N, G, 32] and scale bytes [N, G], both int32."""
-    finite = (groups.abs() < float("inf")).to(torch.int32).amin(2)
-    groups = torch.where(finite[:, :, None] > 0, groups, 0.0)
+    finite = all_finite(groups)
+    groups = torch.where(finite[:, :, None], groups, 0.0)
     amax = groups.abs().amax(2)
     if rounding is Rounding.D:
         sixth = amax.clamp(min=1e-4) / 6
@@ -139,13 +140,12 @@ def _fp4(groups: Tensor, rounding: Rounding) -> tuple[Tensor, Tensor]:
     if not to_even:  # no negative zero
         negative = negative & (code > 0)
     code = torch.where(negative, code + 8, code)
-    alive = finite > 0
-    return torch.where(alive[:, :, None], code, 0), torch.where(alive, e, 255)
+    return torch.where(finite[:, :, None], code, 0), torch.where(finite, e, 255)
 
 
 def _fp8(x: Tensor, fnuz: bool) -> tuple[Tensor, Tensor]:
     """Bytes [N, D] int8 and power-of-two scales [N] float32."""
-    finite = (x.abs() < float("inf")).to(torch.int32).amin(1) > 0
+    finite = all_finite(x)
     x = torch.where(finite[:, None], x, 0.0)
     e = ceil_exponent(x.abs().amax(1).clamp(min=1e-4) / (240.0 if fnuz else 448.0))
     scaled = times_power_of_two(x, (127 - e)[:, None])
