@@ -75,8 +75,8 @@ class WriteEntries(nn.Module):
     ) -> Tensor:
         rows, page_size = slot_mapping.shape[0], self.spec.page_size
         keep = (slot_mapping >= 0) & (slot_mapping < num_pages * page_size)
-        skipped = torch.cumsum(keep.to(torch.int32), dim=0, dtype=torch.int32) == 0
-        first = skipped.to(torch.int64).sum(0, keepdim=True)  # rows before the first one kept
+        # In int64, whose minima IREE 3.13 reduces rightly; see formats.all_finite.
+        first = torch.where(keep, torch.arange(rows), rows).amin(0, keepdim=True)
         row = torch.where(keep, torch.arange(rows), first.clamp(max=rows - 1))
         slot = torch.where(first < rows, slot_mapping[row], 0)
         address = torch.cat(
