@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import iree.runtime
 import torch
 
-from dsv4_iree import manifest, runtime
+from dsv4_iree import emulator, manifest, runtime
 from dsv4_iree.errors import IndexerError
 from dsv4_iree.spec import TARGETS
+
+if TYPE_CHECKING:
+    from dsv4_iree.verify import Verdict
 
 PACKAGES = ("dsv4_iree", "torch", "iree-base-runtime", "iree-base-compiler", "iree-turbine")
 
@@ -51,6 +54,12 @@ def _arguments() -> argparse.Namespace:
         )
         if name == "verify":
             command.add_argument("--target", nargs="+", choices=TARGETS, default=TARGETS)
+            command.add_argument(
+                "--emulate", action="store_true", help="run gfx942 and gfx950 on the emulator"
+            )
+            command.add_argument(
+                "--stats", action="store_true", help="counts and modelled times of emulated runs"
+            )
         if name == "demo":
             command.add_argument("--jobs", type=int, default=2, help="compiles at a time")
     return parser.parse_args()
@@ -87,16 +96,47 @@ def _info(args: argparse.Namespace, folders: Sequence[Path]) -> int:
 def _verify(args: argparse.Namespace, folders: Sequence[Path]) -> int:
     from dsv4_iree.verify import verify
 
+    if args.emulate or args.stats:
+        emulator.enable()
+    if args.stats:
+        emulator.configure(count_distinct=True)
     verdicts = verify(folders, args.target)
     failed = [verdict for verdict in verdicts if not verdict.ok]
     if args.json:
         rows = [{**asdict(verdict), "ok": verdict.ok} for verdict in verdicts]
+        for row in rows:
+            launches = row.pop("launches")
+            row |= {"launches": launches} if args.stats else {}
         print(json.dumps({"ok": not failed, "artifacts": rows}, indent=2))
     else:
         header = ("artifact", "hash", "signature", "known answer")
         _table([header, *((v.file, v.hash, v.signature, v.answer) for v in verdicts)])
         print(f"{len(verdicts) - len(failed)} of {len(verdicts)} artifacts are right")
+        if args.stats:
+            _print_stats(verdicts)
     return int(bool(failed) or not verdicts)
+
+
+def _print_stats(verdicts: Sequence[Verdict]) -> None:
+    """What the emulator counted in each known answer, and the times modelled from it."""
+    from dsv4_iree.emulator.cost import RESOURCES, cost
+
+    classes = ("mfma", "valu", "salu", "lds", "global")
+    header = ("emulated", "launches", *classes, "bytes read", "written", "modelled us", "binds")
+    rows: list[tuple[object, ...]] = []
+    for verdict in verdicts:
+        if not (launches := verdict.launches):
+            continue
+        costs = [cost(launch) for launch in launches]
+        times = {name: sum(getattr(one, name) for one in costs) for name in RESOURCES}
+        counts = [sum(launch.classes.get(name, 0) for launch in launches) for name in classes]
+        read = sum(launch.distinct_bytes_read for launch in launches)
+        written = sum(launch.distinct_bytes_written for launch in launches)
+        modelled = f"{sum(one.seconds for one in costs) * 1e6:.2f}"
+        binds = max(times, key=lambda name: times[name])
+        rows.append((verdict.file, len(launches), *counts, read, written, modelled, binds))
+    _table([header, *rows])
+    print("modelled: peak rates of MI300X (gfx942) and MI355X (gfx950); nothing here was measured")
 
 
 def _demo(args: argparse.Namespace, folders: Sequence[Path]) -> int:

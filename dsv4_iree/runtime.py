@@ -11,6 +11,8 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,11 +21,12 @@ import iree.runtime as rt
 import torch
 from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
-from dsv4_iree import manifest
+from dsv4_iree import emulator, manifest
 from dsv4_iree.errors import ArgumentError, ArtifactError
 from dsv4_iree.manifest import Artifact
 
 SIZE_SUFFIX = "_transients_size"  # IREE's name for the function that sizes the workspace
+EMULATED = ("gfx942", "gfx950")  # hip:0 and hip:1 of the emulator
 ALIGNMENT = 64  # bytes; compiled code uses aligned vector loads
 log = logging.getLogger("dsv4_iree")
 log.addHandler(logging.NullHandler())
@@ -44,10 +47,19 @@ class Device:
         uri: of the IREE device, such as "local-task" or "cuda://0".
         torch_device: where the tensors of a call must live.
         targets: artifact targets it can run, best first.
+        emulated: whether it is the emulator, whose device memory is host memory.
     """
 
-    def __init__(self, uri: str, torch_device: torch.device, targets: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        uri: str,
+        torch_device: torch.device,
+        targets: tuple[str, ...],
+        *,
+        emulated: bool = False,
+    ) -> None:
         self.uri, self.torch_device, self.targets = uri, torch_device, targets
+        self.emulated = emulated
         self.lock = threading.Lock()
         self.hal = rt.get_device(uri)
         self.hal_module = rt.create_hal_module(_instance(), self.hal)
@@ -62,6 +74,21 @@ class Device:
             )
         return self.hal.from_dlpack_capsule(to_dlpack(tensor))
 
+    @contextmanager
+    def access(self, tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+        """While it lasts, kernels may touch the tensors: the emulator checks every address."""
+        if not self.emulated:
+            yield
+            return
+        spans = {t.data_ptr(): t.numel() * t.element_size() for t in tensors}
+        for pointer, size in spans.items():
+            emulator.register(pointer, size)
+        try:
+            yield
+        finally:
+            for pointer in spans:
+                emulator.unregister(pointer)
+
     def synchronize(self) -> None:
         """Wait until every call on this device has ended."""
         self.timeline.wait(self.now)
@@ -69,6 +96,8 @@ class Device:
 
 def torch_device(name: str) -> torch.device:
     """The torch device called `name`: "cpu", "cuda[:i]" or "hip[:i]".
+
+    With the emulator enabled hip:0 (gfx942) and hip:1 (gfx950) are emulated, on CPU tensors.
 
     Raises:
         ArgumentError: an unknown name, or a GPU that torch does not see.
@@ -79,6 +108,8 @@ def torch_device(name: str) -> torch.device:
     if kind not in ("cuda", "hip") or not (index or "0").isdigit():
         raise ArgumentError(f"device: expected cpu, cuda[:i] or hip[:i], got {name!r}")
     ordinal = int(index or 0)
+    if kind == "hip" and emulator.is_enabled():
+        return torch.device("cpu")
     if not torch.cuda.is_available() or ordinal >= torch.cuda.device_count():
         raise ArgumentError(f"device: {name} asked for, but torch sees no such GPU")
     if (torch.version.hip is not None) != (kind == "hip"):
@@ -89,14 +120,16 @@ def torch_device(name: str) -> torch.device:
 
 def open_device(name: str) -> Device:
     """The IREE device for `torch_device(name)`, one for all who ask."""
-    device = torch_device(name)
-    return _open(name.partition(":")[0], device)
+    kind, _, index = name.partition(":")
+    return _open(kind, int(index or 0), torch_device(name))
 
 
 @cache
-def _open(kind: str, device: torch.device) -> Device:
+def _open(kind: str, ordinal: int, device: torch.device) -> Device:
     if kind == "cpu":
         return Device("local-task", device, ("cpu",))
+    if kind == "hip" and device.type == "cpu":
+        return Device(f"hip://{ordinal}", device, (EMULATED[ordinal],), emulated=True)
     properties = torch.cuda.get_device_properties(device)
     if kind == "hip":
         targets: tuple[str, ...] = (properties.gcnArchName.split(":")[0],)
@@ -104,7 +137,7 @@ def _open(kind: str, device: torch.device) -> Device:
         targets = (
             ("cuda",) if properties.major * 10 + properties.minor < 89 else ("cuda-sm89", "cuda")
         )
-    return Device(f"{kind}://{device.index}", device, targets)
+    return Device(f"{kind}://{ordinal}", device, targets)
 
 
 @dataclass(frozen=True)
@@ -127,11 +160,11 @@ class Function:
         device = self.device
         if device.torch_device.type == "cuda":  # the inputs may still be in the making there
             torch.cuda.current_stream(device.torch_device).synchronize()
-        with device.lock:
+        with device.lock, device.access((*args.tensors, workspace)):
             variants = args.variants(device, workspace, device.now)
             self.context.invoke(self.run, variants, rt.VmVariantList(1))
             device.now += 1
-            if wait:
+            if wait or device.emulated:
                 device.timeline.wait(device.now)
 
 
@@ -230,7 +263,7 @@ def check_module(artifact: Artifact, module: rt.VmModule) -> None:
 
 def device_for(target: str) -> str | None:
     """Name of a device of this machine that runs artifacts for `target`, if there is one."""
-    for name in ("cpu", "cuda", "hip"):
+    for name in ("cpu", "cuda", "hip:0", "hip:1"):
         try:
             device = open_device(name)
         except ArgumentError:

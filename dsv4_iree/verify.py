@@ -2,7 +2,7 @@
 """Check artifacts: manifest and hash, signatures inside the module, and known answers.
 
 A known answer is a small call whose result the reference gives as well; it runs where this machine
-has the device.
+has the device, or on the emulator once that is enabled.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import torch
 
-from dsv4_iree import manifest, runtime, testing
+from dsv4_iree import emulator, manifest, runtime, testing
 from dsv4_iree.api import load
+from dsv4_iree.emulator import Dispatch
 from dsv4_iree.errors import IndexerError
 from dsv4_iree.indexer import Indexer
 from dsv4_iree.spec import TARGETS, Format, IndexerSpec
@@ -30,6 +31,7 @@ class Verdict:
     hash: str
     signature: str
     answer: str
+    launches: tuple[Dispatch, ...] = ()  # of the known answer, if it ran on the emulator
 
     @property
     def ok(self) -> bool:
@@ -62,12 +64,16 @@ def _verify_one(path: Path, target: str, folder: Path) -> Verdict:
         return Verdict(name, artifact.op, target, "ok", why, skipped)
     if (device := runtime.device_for(target)) is None:
         return Verdict(name, artifact.op, target, "ok", "ok", f"not run: no {target} device here")
+    emulated = device.startswith("hip") and emulator.is_enabled()
+    if emulated:
+        emulator.reset_stats()
     try:
         compiled = load(spec, device=device, artifacts=folder, ops=[artifact.op])
         answer = "ok" if known_answer(artifact.op, compiled) else "differs from the reference"
-    except IndexerError as error:
+    except (IndexerError, RuntimeError) as error:
         answer = str(error)
-    return Verdict(name, artifact.op, target, "ok", "ok", answer)
+    launches = tuple(emulator.stats()) if emulated else ()
+    return Verdict(name, artifact.op, target, "ok", "ok", answer, launches)
 
 
 def spec_of(artifact: manifest.Artifact) -> IndexerSpec:

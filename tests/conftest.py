@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 import dsv4_iree
-from dsv4_iree import build
+from dsv4_iree import build, emulator
 from dsv4_iree.spec import OPS, IndexerSpec
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40)
@@ -63,3 +64,38 @@ def compiled(artifacts: Path, make: Callable[[str, str, IndexerSpec], Path]) -> 
 def reference() -> Load:
     """reference(spec): the same ops in plain torch."""
     return lambda spec, **options: dsv4_iree.load(spec, backend="reference", **options)
+
+
+EXECUTED = pytest.StashKey[dict[str, int]]()
+"""Opcodes that emulated programs executed, by mnemonic; workers send theirs to the controller."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[EXECUTED] = {}
+
+
+@pytest.fixture(scope="session")
+def executed_opcodes(pytestconfig: pytest.Config) -> dict[str, int]:
+    return pytestconfig.stash[EXECUTED]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["executed"] = session.config.stash[EXECUTED]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    executed = node.config.stash[EXECUTED]
+    for name, times in getattr(node, "workeroutput", {}).get("executed", {}).items():
+        executed[name] = executed.get(name, 0) + times
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if executed := config.stash[EXECUTED]:
+        ranked = sorted(executed.items(), key=lambda item: -item[1])
+        terminalreporter.section("emulator: opcodes that compiled programs executed")
+        terminalreporter.write_line(f"{len(ranked)}: " + " ".join(f"{n}:{t}" for n, t in ranked))
+        terminalreporter.section("emulator: not modelled")
+        for line in emulator.NOT_MODELLED:
+            terminalreporter.write_line(f"- {line}")

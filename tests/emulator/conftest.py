@@ -1,0 +1,32 @@
+"""Fixtures of the emulator's tests; `tests/conftest.py` reports what was executed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests
+
+from dsv4_iree import emulator
+
+
+@pytest.fixture(params=["gfx942", "gfx950"])
+def target(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def counted(
+    executed_opcodes: dict[str, int],
+) -> Iterator[Callable[[], list[emulator.Dispatch]]]:
+    """Starts from no counts; adds what the test dispatched to the report."""
+    emulator.reset_stats()
+    yield emulator.stats
+    for dispatch in emulator.stats():
+        for name, times in dispatch.opcodes.items():
+            executed_opcodes[name] = executed_opcodes.get(name, 0) + times
+    emulator.reset_stats()
+    emulator.configure(seed=0)
