@@ -227,30 +227,87 @@ static inline float add_scaled(float d, float p, i32 sa, i32 sb) {
     return sa == 255 || sb == 255 ? NAN : r;
 }
 
+/* One group of 32 products for every row and column: p = a b. */
+static inline __attribute__((always_inline)) void multiply_group(int mn, int group, Slices a,
+                                                                 Slices b, Accumulator p) {
+    for (int m = 0; m < mn; m++) memset(p[m], 0, 4 * (size_t)mn);
+    multiply(mn, 32 * group, 32 * group + 32, a, b, p);
+}
+
+#if defined __AVX512VNNI__ && defined __AVX512BW__
+#define HAS_CODE_DOT 1
+/* Four of the eight 4-bit codes in each word, one to a byte, through a table of sixteen bytes. */
+static inline __m512i codes_to_bytes(__m512i words, unsigned quad, __m512i table) {
+    __m512i x = _mm512_and_si512(_mm512_srli_epi32(words, 16 * quad), _mm512_set1_epi32(0xffff));
+    x = _mm512_and_si512(_mm512_or_si512(x, _mm512_slli_epi32(x, 8)), _mm512_set1_epi32(0xff00ff));
+    x = _mm512_or_si512(x, _mm512_slli_epi32(x, 4));
+    return _mm512_shuffle_epi8(table, _mm512_and_si512(x, _mm512_set1_epi32(0x0f0f0f0f)));
+}
+
+/* `multiply_group` for e2m1 in both operands, straight from the registers and exact: doubled codes
+ * are integers up to 12, and b's are raised by 12 since one factor has to be unsigned. */
+static inline __attribute__((always_inline)) void multiply_codes(int mn, int group, const Row *a,
+                                                                 const Row *b, Accumulator p) {
+    const __m512i doubled = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
+    const __m512i twelve = _mm512_set1_epi8(12), raised = _mm512_add_epi8(doubled, twelve);
+    for (int mb = 0; mb < mn; mb += 16)
+        for (int nb = 0; nb < mn; nb += 16) {
+            __m512i columns[8], excess = _mm512_setzero_si512();
+            i32 rows[8][16] __attribute__((aligned(64))), start[16] __attribute__((aligned(64)));
+            for (unsigned q = 0; q < 8; q++) {
+                __m512i wa = _mm512_loadu_si512(a[q / 2] + group * mn + mb);
+                __m512i wb = _mm512_loadu_si512(b[q / 2] + group * mn + nb);
+                __m512i row = codes_to_bytes(wa, q % 2, doubled);
+                columns[q] = codes_to_bytes(wb, q % 2, raised);
+                excess = _mm512_dpbusd_epi32(excess, twelve, row);
+                _mm512_store_si512(rows[q], row);
+            }
+            _mm512_store_si512(start, _mm512_sub_epi32(_mm512_setzero_si512(), excess));
+            for (int m = 0; m < 16; m++) {
+                __m512i sum = _mm512_set1_epi32(start[m]);
+                for (int q = 0; q < 8; q++)
+                    sum = _mm512_dpbusd_epi32(sum, columns[q], _mm512_set1_epi32(rows[q][m]));
+                __m512 quarter = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(0.25f));
+                _mm512_store_ps(&p[mb + m][nb], quarter);
+            }
+        }
+}
+#else
+#define HAS_CODE_DOT 0
+static inline void multiply_codes(int mn, int group, const Row *a, const Row *b, Accumulator p) {
+    (void)mn, (void)group, (void)a, (void)b, (void)p;
+}
+#endif
+
 static inline __attribute__((always_inline)) void mfma_small(Wave *w, const Inst *i, int mn, int k,
                                                              bool scaled) {
     Slices a, b;
     Accumulator d, p;
-    i32 sa[LANES], sb[LANES];
+    i32 sa[LANES] = {0}, sb[LANES] = {0};
     unsigned format_a = i->literal & 7, format_b = i->literal >> 8 & 7;
+    bool codes = HAS_CODE_DOT && format_a == FP4 && format_b == FP4;
     if (i->literal & 0xf0) fault(w, i, "abid of this instruction is not modelled");
     w->group->counts->wide_f8f6f4 += format_a <= BF8 || format_b <= BF8;
     set_flush(false);
-    unpack_format(w, i, 0, mn, k, format_a, a);
-    unpack_format(w, i, 1, mn, k, format_b, b);
+    if (!codes) {
+        unpack_format(w, i, 0, mn, k, format_a, a);
+        unpack_format(w, i, 1, mn, k, format_b, b);
+    }
     load_accumulator(w, i, mn, d);
-    if (!scaled) {
-        multiply(mn, 0, k, a, b, d);
-    } else {
+    if (scaled) {
         load_scales(w, i, i->saddr, i->sel[0], sa);
         load_scales(w, i, i->vaddr, i->sel[1], sb);
-        for (int group = 0; group < k / 32; group++) {
-            memset(p, 0, sizeof p);
-            multiply(mn, 32 * group, 32 * group + 32, a, b, p);
-            for (int m = 0; m < mn; m++)
-                for (int n = 0; n < mn; n++)
-                    d[m][n] = add_scaled(d[m][n], p[m][n], sa[mn * group + m], sb[mn * group + n]);
-        }
+    }
+    for (int group = 0; group < k / 32; group++) {
+        const i32 *row_scales = sa + mn * group, *column_scales = sb + mn * group;
+        if (codes)
+            multiply_codes(mn, group, w->v + first_row(w, i, 0), w->v + first_row(w, i, 1), p);
+        else multiply_group(mn, group, a, b, p);
+        for (int m = 0; m < mn; m++)
+            for (int n = 0; n < mn; n++)
+                if (scaled) d[m][n] = add_scaled(d[m][n], p[m][n], row_scales[m], column_scales[n]);
+                else d[m][n] += p[m][n];
     }
     store_accumulator(w, i, mn, d);
     enter_mode(w);
