@@ -154,6 +154,8 @@ def _build_one(job: Job, out: Path) -> Result:
         artifact, error = build_one(job, out), ""
     except BuildError as failure:
         artifact, error = None, str(failure)
+    except Exception as failure:  # a full disk, say, must not end the builds beside this one
+        artifact, error = None, f"{job.name}: {type(failure).__name__}: {failure}"
     return Result(job, artifact, error, time.perf_counter() - began)
 
 

@@ -12,6 +12,7 @@ import json
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -192,6 +193,7 @@ def verified_bytes(path: Path) -> tuple[Artifact, bytes]:
     return artifact, code
 
 
+@cache
 def host_cpu() -> str:
     """Machine and vector instruction sets of this host, separated by spaces."""
     try:

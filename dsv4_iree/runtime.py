@@ -109,6 +109,10 @@ def torch_device(name: str) -> torch.device:
         raise ArgumentError(f"device: expected cpu, cuda[:i] or hip[:i], got {name!r}")
     ordinal = int(index or 0)
     if kind == "hip" and emulator.is_enabled():
+        if ordinal >= len(EMULATED):
+            raise ArgumentError(
+                f"device: expected hip:0 (gfx942) or hip:1 (gfx950) of the emulator, got {name!r}"
+            )
         return torch.device("cpu")
     if not torch.cuda.is_available() or ordinal >= torch.cuda.device_count():
         raise ArgumentError(f"device: {name} asked for, but torch sees no such GPU")

@@ -223,6 +223,15 @@ def test_a_failed_compile_leaves_the_mlir_and_the_command(tmp_path, monkeypatch)
     assert sorted(p.name for p in (tmp_path / "cpu").iterdir()) == [saved.name]
 
 
+def test_one_failure_does_not_end_the_other_builds(tmp_path):
+    (tmp_path / "gfx942").write_text("a file where a folder should be")
+    jobs = build.plan(["dequantize"], ["gfx942", "cpu"], [SPEC])
+    results = {r.job.target: r for r in build.build(jobs, tmp_path, workers=1, done=lambda r: None)}
+    assert "FileExistsError" in results["gfx942"].error
+    assert results["cpu"].artifact
+    assert (tmp_path / "cpu" / "dequantize-d128-fp4.vmfb").is_file()
+
+
 def test_specs_share_the_artifacts_that_do_not_depend_on_what_differs():
     jobs = build.plan(OPS, ["cpu"], [SPECS["flash"], SPECS["pro"]])
     assert len(jobs) == len(OPS) + 2

@@ -141,3 +141,10 @@ def test_a_write_touches_its_slots_and_nothing_else(emulated, plain):
     emulated(SMALL, "write_cache").write_cache(storage[:, : SMALL.page_bytes], keys, slots)
     plain(SMALL).write_cache(expected[:, : SMALL.page_bytes], keys, slots)
     assert_bytes_equal(storage, expected)
+
+
+def test_a_third_emulated_device_does_not_exist():
+    emulator.enable()
+    words = r"device: expected hip:0 \(gfx942\) or hip:1 \(gfx950\) of the emulator, got 'hip:2'"
+    with pytest.raises(dsv4_iree.ArgumentError, match=words):
+        dsv4_iree.load(device="hip:2")
