@@ -118,8 +118,9 @@ def build_one(job: Job, out: Path) -> Artifact:
         target=job.target,
         spec=manifest.spec_fields(job.op, job.spec),
         iree=manifest.iree_release("iree-base-compiler"),
+        form=_form(job),
         flags=flags,
-        cpu=manifest.host_cpu() if job.target == "cpu" else "",
+        cpu=_instruction_sets(job.target),
         functions=signatures(rt.VmModule.copy_buffer(rt.VmInstance(), code)),
         file=f"{stem.name}.vmfb",
         bytes=len(code),
@@ -165,21 +166,39 @@ def _mlir(job: Job) -> str:
     numbers = manifest.spec_fields(job.op, job.spec)
     facts = reflection(job.op, job.target, manifest.ABI[job.op], numbers)
     try:
-        return to_mlir(*_exported(job.op, job.spec), facts)
+        return to_mlir(*_functions(job), facts)
     except Exception as error:
         raise BuildError(f"{job.name}: export failed: {error}") from error
 
 
-@lru_cache(maxsize=4)
-def _exported(op: str, spec: IndexerSpec) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-    """The entries of `op` and their exported functions; targets share them."""
+def _instruction_sets(target: str) -> str:
+    if target == "cpu-generic":
+        return "x86_64 avx avx2 bmi1 bmi2 f16c fma"
+    return manifest.host_cpu() if target == "cpu" else ""
+
+
+def _form(job: Job) -> str:
+    from dsv4_iree.kernels.forms import form
+
+    return form(job.op, job.target, job.spec, manifest.host_cpu())
+
+
+def _functions(job: Job) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """The entries of the job's op and the functions they call."""
+    from dsv4_iree.kernels.forms import function
+
+    entries, form = _entries(job.op, job.spec), _form(job)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.export's own deprecations, not ours to mend
-        from dsv4_iree.kernels import KERNELS
-        from dsv4_iree.kernels.entry import pure_function
+        return entries, tuple(function(e, job.target, job.spec, form) for e in entries)
 
-        entries = next(kernel for kernel in KERNELS if kernel.op == op).entries(spec)
-        return entries, tuple(pure_function(entry) for entry in entries)
+
+@lru_cache(maxsize=4)
+def _entries(op: str, spec: IndexerSpec) -> tuple[Entry, ...]:
+    """The same objects for every target, so that a portable function is exported once."""
+    from dsv4_iree.kernels import KERNELS
+
+    return next(kernel for kernel in KERNELS if kernel.op == op).entries(spec)
 
 
 def _flags(target: str) -> tuple[str, ...]:

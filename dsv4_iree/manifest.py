@@ -46,9 +46,10 @@ class Artifact:
         abi: number of the argument list, compared with this package's.
         target: what it was compiled for.
         spec: the fields of the IndexerSpec that the op depends on.
+        form: of its kernels, from `kernels.forms`: "portable", or a name of a hand-written one.
         iree: IREE release it was compiled with; the runtime must have the same.
         flags: every flag given to iree-compile.
-        cpu: instruction sets it may use (target cpu only), else "".
+        cpu: instruction sets it may use (targets cpu and cpu-generic), else "".
         functions: declaration of each entry point, as IREE records it in the module.
         file, bytes, sha256: the .vmfb, beside the manifest.
         mlir, mlir_sha256: the source it was compiled from, beside it too.
@@ -58,6 +59,7 @@ class Artifact:
     abi: int
     target: str
     spec: dict[str, int | str | bool]
+    form: str
     iree: str
     flags: tuple[str, ...]
     cpu: str
@@ -162,8 +164,8 @@ def choose(folders: Sequence[Path], op: str, targets: Sequence[str], spec: Index
                 reasons.append(f"  {target}/{path.name}: {why}")
     looked = "\n".join(reasons or [f"  (none in {', '.join(map(str, folders))})"])
     raise ArtifactError(
-        f"no artifact for {op} on {targets[-1]}. Looked at:\n{looked}\n"
-        f"Build it with: {build_command(op, targets[-1], spec)}"
+        f"no artifact for {op} on {targets[0]}. Looked at:\n{looked}\n"
+        f"Build it with: {build_command(op, targets[0], spec)}"
     )
 
 

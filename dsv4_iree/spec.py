@@ -19,8 +19,9 @@ OPS = (
     "topk",
     "index_topk",
 )
-TARGETS = ("cpu", "gfx942", "gfx950", "cuda", "cuda-sm89")
-"""Artifact targets. `cuda` is sm_80 code, which every later NVIDIA GPU runs."""
+TARGETS = ("cpu", "cpu-generic", "gfx942", "gfx950", "cuda", "cuda-sm89")
+"""Artifact targets. `cpu` is code for the host that builds it, `cpu-generic` for any x86-64-v3;
+`cuda` is sm_80 code, which every later NVIDIA GPU runs."""
 
 
 class Format(str, Enum):

@@ -10,6 +10,7 @@ a call needs. Nothing is allocated during a call.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from iree.compiler import passmanager
@@ -73,6 +74,7 @@ def to_mlir(entries: tuple[Entry, ...], pure: tuple[str, ...], reflection: dict[
     return "module {\n" + "\n".join([*pure, *public]) + "\n}\n"
 
 
+@lru_cache(maxsize=4)
 def pure_function(entry: Entry) -> str:
     """`util.func private @<entry>_pure`: tensors in, tensors out; the same for every target."""
     args, dynamic_shapes = _examples(entry)

@@ -9,6 +9,11 @@ FLAGS: dict[str, tuple[str, ...]] = {
         "--iree-hal-local-target-device-backends=llvm-cpu",
         "--iree-llvmcpu-target-cpu=host",
     ),
+    "cpu-generic": (
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        "--iree-llvmcpu-target-cpu=x86-64-v3",
+    ),
     "gfx942": ("--iree-hal-target-device=hip", "--iree-rocm-target=gfx942"),
     "gfx950": ("--iree-hal-target-device=hip", "--iree-rocm-target=gfx950"),
     "cuda": ("--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"),

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which form of a kernel a target gets: a hand-written or generated one, or the portable one."""
+
+from __future__ import annotations
+
+from dsv4_iree.kernels.entry import Entry, pure_function
+from dsv4_iree.spec import IndexerSpec
+
+
+def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
+    """The form of `op` for a target: "portable" where no better one fits.
+
+    Args:
+        cpu: instruction sets of this host, for which target cpu is compiled.
+    """
+    return "portable"
+
+
+def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
+    """`@<entry>_pure` in the given form, with the kernels it dispatches."""
+    return pure_function(entry)
