@@ -196,7 +196,9 @@ def paged(
                 "only a multiple of the requests has a default"
             )
         next_n = max(rows // max(requests, 1), 1)
-        row_to_request = torch.arange(rows, dtype=torch.int32, device=device) // next_n
+        row_to_request = torch.arange(rows, dtype=torch.int32, device=device)
+        if next_n > 1:
+            row_to_request //= next_n
     request = int32("row_to_request", row_to_request, (rows,), device)
     return Paged(queries, heads, pages, table, request, first, last)
 

@@ -45,10 +45,12 @@ def check_tensor(
     """
     if not isinstance(tensor, torch.Tensor):
         raise ArgumentError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
-    fits = len(tensor.shape) == len(shape) and all(
-        not isinstance(want, int) or want == got
-        for want, got in zip(shape, tensor.shape, strict=True)
-    )
+    sizes = tuple(tensor.shape)
+    fits = len(sizes) == len(shape)
+    for want, size in zip(
+        shape, sizes, strict=False
+    ):  # a plain loop: this runs for every argument of every call
+        fits = fits and (not isinstance(want, int) or want == size)
     if not fits:
         wanted = "[" + ", ".join("*" if size is None else str(size) for size in shape) + "]"
         raise ArgumentError(f"{name}: expected shape {wanted}, got {list(tensor.shape)}")

@@ -26,6 +26,7 @@ from dsv4_iree.errors import ArgumentError, ArtifactError
 from dsv4_iree.manifest import Artifact
 
 SIZE_SUFFIX = "_transients_size"  # IREE's name for the function that sizes the workspace
+FIXED_SIZE = "iree.abi.transients.size.constant"  # its answer, where no argument matters
 EMULATED = ("gfx942", "gfx950")  # hip:0 and hip:1 of the emulator
 ALIGNMENT = 64  # bytes; compiled code uses aligned vector loads
 log = logging.getLogger("dsv4_iree")
@@ -131,7 +132,7 @@ def open_device(name: str) -> Device:
 @cache
 def _open(kind: str, ordinal: int, device: torch.device) -> Device:
     if kind == "cpu":
-        return Device("local-task", device, ("cpu",))
+        return Device("local-task", device, ("cpu", "cpu-generic"))
     if kind == "hip" and device.type == "cpu":
         return Device(f"hip://{ordinal}", device, (EMULATED[ordinal],), emulated=True)
     properties = torch.cuda.get_device_properties(device)
@@ -152,9 +153,12 @@ class Function:
     context: rt.VmContext
     run: rt.VmFunction
     size: rt.VmFunction
+    fixed_size: int | None
 
     def workspace_bytes(self, args: Arguments) -> int:
         """Scratch bytes a call with these arguments needs."""
+        if self.fixed_size is not None:
+            return self.fixed_size
         result = rt.VmVariantList(1)
         self.context.invoke(self.size, args.variants(self.device, None, 0), result)
         return int(result.get_variant(0))
@@ -210,15 +214,14 @@ class Module:
                 f"{artifact.file}: made for {artifact.target}, which {device.uri} does not run "
                 f"({str(error).splitlines()[0]})"
             ) from None
-        self.functions = {
-            name: Function(
-                device,
-                context,
-                module.lookup_function(name),
-                module.lookup_function(f"{name}{SIZE_SUFFIX}"),
+        self.functions: dict[str, Function] = {}
+        for name in artifact.functions:
+            run = module.lookup_function(name)
+            size = module.lookup_function(f"{name}{SIZE_SUFFIX}")
+            fixed = run.reflection.get(FIXED_SIZE)
+            self.functions[name] = Function(
+                device, context, run, size, None if fixed is None else int(fixed)
             )
-            for name in artifact.functions
-        }
         took = (time.perf_counter() - began) * 1e3
         log.debug("loaded %s for %s in %.1f ms", artifact.file, artifact.target, took)
 
