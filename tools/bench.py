@@ -35,7 +35,7 @@ from dsv4_iree.spec import SPECS
 
 PEERS = ("eager", "compile")
 SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
-    "paged_mqa_logits": ((1, 1024), (4, 8192), (1, 65536)),
+    "paged_mqa_logits": ((1, 1024), (4, 8192), (1, 65536), (1, 262144)),
     "mqa_logits": ((64, 4096),),
     "index_topk": ((4, 8192), (1, 65536)),
     "topk": ((1, 65536), (4, 262144), (64, 65536)),

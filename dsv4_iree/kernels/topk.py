@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from dsv4_iree.kernels.cache import visible_pages
 from dsv4_iree.kernels.entry import Arg, Entry
 from dsv4_iree.kernels.logits import WINDOW, PagedLogits, paged_inputs
 from dsv4_iree.spec import IndexerSpec
@@ -71,16 +72,12 @@ class TopK(nn.Module):
 
 
 class IndexTopK(nn.Module):
-    """Score and select; the logits live in the workspace.
-
-    `skip_short`: a window of at most k entries is ranked by entry number alone, whatever its
-    scores. `ids`: 0 entries relative to the window's start, 1 entries of the sequence, 2 slots.
-    """
+    """Score and select; the logits live in the workspace."""
 
     def __init__(self, spec: IndexerSpec) -> None:
         super().__init__()
         self.spec = spec
-        self.logits, self.topk = PagedLogits(spec), TopK(spec.topk)
+        self.logits, self.select = PagedLogits(spec), SelectTopK(spec)
 
     def forward(
         self,
@@ -98,10 +95,46 @@ class IndexTopK(nn.Module):
         ids: Tensor,
     ) -> Tensor:
         width = block_table.shape[1] * self.spec.page_size
-        scored, visible = self.logits.scores(
+        scored, _ = self.logits.scores(
             q_values, q_scales, weights, cache, block_table, row_to_request,
             width, page_stride, num_pages,
         )  # fmt: skip
+        chosen: Tensor = self.select(
+            scored, block_table, row_to_request, start, end, num_pages, skip_short, ids
+        )
+        return chosen
+
+
+class SelectTopK(nn.Module):
+    """The selecting half of `IndexTopK`: from logits of whole sequences [T, W * P] to ids.
+
+    `skip_short`: a window of at most k entries is ranked by entry number alone, whatever its
+    scores. `ids`: 0 entries relative to the window's start, 1 entries of the sequence, 2 slots.
+    """
+
+    def __init__(self, spec: IndexerSpec) -> None:
+        super().__init__()
+        self.spec, self.topk = spec, TopK(spec.topk)
+
+    def forward(
+        self,
+        scored: Tensor,
+        block_table: Tensor,
+        row_to_request: Tensor,
+        start: Tensor,
+        end: Tensor,
+        num_pages: Tensor,
+        skip_short: Tensor,
+        ids: Tensor,
+    ) -> Tensor:
+        width = scored.shape[1]
+        _, visible = visible_pages(
+            block_table,
+            row_to_request.to(torch.int64)[:, None],
+            torch.arange(width),
+            num_pages,
+            self.spec.page_size,
+        )
         first = start.clamp(min=0)
         # In int64: end - start of an "unbounded" INT32_MAX window wraps.
         length = end.to(torch.int64) - first.to(torch.int64)
@@ -136,6 +169,16 @@ def index_topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
     out = Arg("indices", torch.int32, ("T", spec.topk))
     scalars = ("page_stride", "num_pages", "skip_short", "ids")
     return (Entry("index_topk", IndexTopK(spec), paged_inputs(spec), (out,), scalars),)
+
+
+def select_entry(spec: IndexerSpec) -> Entry:
+    """Selection alone, to be called with the logits of a hand-written kernel."""
+    logits = Arg("logits", torch.float32, ("T", "N"))
+    known = ("block_table", "row_to_request", "start", "end")
+    inputs = (logits, *(arg for arg in paged_inputs(spec) if arg.name in known))
+    out = Arg("indices", torch.int32, ("T", spec.topk))
+    scalars = ("num_pages", "skip_short", "ids")
+    return Entry("index_topk_select", SelectTopK(spec), inputs, (out,), scalars)
 
 
 def _ordered(logits: Tensor) -> Tensor:
