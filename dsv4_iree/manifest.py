@@ -19,7 +19,7 @@ from pathlib import Path
 from dsv4_iree.errors import ArtifactError
 from dsv4_iree.spec import OPS, CacheLayout, IndexerSpec
 
-FORMAT = 1  # of the manifest file
+FORMAT = 2  # of the manifest file
 MAX_MANIFEST_BYTES = 64 * 1024
 ABI = dict.fromkeys(OPS, 1)
 """Per op; raised whenever its arguments, their order or their meaning change."""

@@ -28,7 +28,8 @@ def artifacts(pytestconfig: pytest.Config) -> Path:
     """Folder of artifacts made from exactly these sources."""
     package = Path(dsv4_iree.__file__).parent
     names = ("build", "layout", "manifest", "runtime", "spec")
-    sources = [*sorted(package.glob("kernels/*.py")), *(package / f"{name}.py" for name in names)]
+    kernels = [path for path in package.glob("kernels/**/*") if path.suffix in (".py", ".mlir")]
+    sources = [*sorted(kernels), *(package / f"{name}.py" for name in names)]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     return Path(pytestconfig.cache.mkdir(f"artifacts-{digest[:12]}"))
 

@@ -86,7 +86,7 @@ CHANGES = {
     "another k": ({"spec": {"topk": 9}}, "topk is 9, need 8"),
     "another op": ({"op": "quantize"}, "op is quantize, need topk"),
     "a CPU this is not": ({"cpu": "x86_64 avx1024"}, "needs a CPU with avx1024"),
-    "another format": ({"format": 9}, f"{NAME}.json: expected manifest format 1; rebuild"),
+    "another format": ({"format": 9}, f"{NAME}.json: expected manifest format 2; rebuild"),
     "a field too many": ({"extra": 1}, f"{NAME}.json: unknown field 'extra'; rebuild"),
     "a path": ({"file": "../x.vmfb"}, "file: expected a file name, got '../x.vmfb'"),
     "text for a number": ({"bytes": "7"}, "bytes: expected int, got '7'; rebuild the artifact"),
@@ -180,6 +180,16 @@ def test_every_op_builds_for_every_target(artifacts, op, target, make):
         make(target, op, spec)
     for verdict in verify([artifacts], [target]):
         assert verdict.hash == verdict.signature == "ok", verdict
+
+
+def test_an_artifact_for_any_x86_64_serves_where_none_is_for_this_cpu(make, tmp_path):
+    targets = runtime.open_device("cpu").targets
+    shutil.copytree(make("cpu-generic", "topk", SPEC).parent, tmp_path / "cpu-generic")
+    generic = manifest.choose([tmp_path], "topk", targets, SPEC)
+    assert runtime.Module(generic, runtime.open_device("cpu")).functions
+    assert manifest.read(generic).target == "cpu-generic"
+    shutil.copytree(make("cpu", "topk", SPEC).parent, tmp_path / "cpu")
+    assert manifest.choose([tmp_path], "topk", targets, SPEC).parent.name == "cpu"
 
 
 def test_known_answers_of_the_cpu_artifacts(artifacts, make):
