@@ -66,6 +66,21 @@ def dispatch(
     return f"{call}\n    : ({kinds}) -> {kind}"
 
 
+def call(result: str, entry: Entry, renamed: dict[str, str]) -> str:
+    """`%<result> = util.call` of the entry's pure function, on values of its arguments' names.
+
+    Args:
+        renamed: what else the value of an argument is called here.
+    """
+    args = operands(entry)
+    given = [f"%{renamed.get(arg.name, arg.name)}" for arg in args]
+    given += [f"%{scalar}_box" for scalar in entry.scalars]
+    kinds = [*map(str, args), *["tensor<1xi64>"] * len(entry.scalars)]
+    results = ", ".join(map(str, entry.outputs))
+    called = f"%{result} = util.call @{entry.name}_pure({', '.join(given)})"
+    return f"{called}\n    : ({', '.join(kinds)}) -> ({results})"
+
+
 def pure(entry: Entry, lines: list[str]) -> str:
     """`util.func private @<entry>_pure` around lines that end in its `util.return`."""
     parameters = [f"%{arg.name}: {arg}" for arg in operands(entry)]

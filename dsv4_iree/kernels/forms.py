@@ -3,19 +3,26 @@
 
 from __future__ import annotations
 
+from dsv4_iree.kernels import vnni
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.spec import IndexerSpec
 
+VNNI = {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"}
+
 
 def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
-    """The form of `op` for a target: "portable" where no better one fits.
+    """The form of `op` for a target: "vnni", or "portable" where no better one fits.
 
     Args:
         cpu: instruction sets of this host, for which target cpu is compiled.
     """
+    if target == "cpu" and set(cpu.split()) >= VNNI and vnni.fits(op, spec):
+        return "vnni"
     return "portable"
 
 
 def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
     """`@<entry>_pure` in the given form, with the kernels it dispatches."""
+    if form == "vnni":
+        return vnni.function(entry, spec)
     return pure_function(entry)
