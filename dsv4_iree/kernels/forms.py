@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import vnni
+from dsv4_iree.kernels import mfma, vnni
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.spec import IndexerSpec
 
@@ -18,6 +18,8 @@ def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
     """
     if target == "cpu" and set(cpu.split()) >= VNNI and vnni.fits(op, spec):
         return "vnni"
+    if target in ("gfx942", "gfx950") and mfma.fits(op, spec):
+        return "mfma"
     return "portable"
 
 
@@ -25,4 +27,6 @@ def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
     """`@<entry>_pure` in the given form, with the kernels it dispatches."""
     if form == "vnni":
         return vnni.function(entry, spec)
+    if form == "mfma":
+        return mfma.function(entry, target, spec)
     return pure_function(entry)

@@ -10,7 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests
 
-from dsv4_iree import emulator
+import dsv4_iree
+from dsv4_iree import IndexerSpec, emulator
+
+DEVICES = {"gfx942": "hip:0", "gfx950": "hip:1"}
 
 
 @pytest.fixture(params=["gfx942", "gfx950"])
@@ -30,3 +33,22 @@ def counted(
             executed_opcodes[name] = executed_opcodes.get(name, 0) + times
     emulator.reset_stats()
     emulator.configure(seed=0)
+
+
+@pytest.fixture
+def emulated(make, target):
+    """emulated(spec, *ops): an indexer on the emulated device of `target`."""
+    emulator.enable()
+
+    def load(spec: IndexerSpec, *ops: str) -> dsv4_iree.Indexer:
+        for op in ops:
+            folder = make(target, op, spec).parents[1]
+        return dsv4_iree.load(spec, device=DEVICES[target], artifacts=folder, ops=ops)
+
+    return load
+
+
+@pytest.fixture
+def plain():
+    """plain(spec): the same ops in plain torch."""
+    return lambda spec: dsv4_iree.load(spec, backend="reference")

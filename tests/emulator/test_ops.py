@@ -14,31 +14,11 @@ from dsv4_iree.spec import OPS, SPECS
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close, paged_inputs
 from dsv4_iree.verify import known_answer
 
-DEVICES = {"gfx942": "hip:0", "gfx950": "hip:1"}
 SMALL = IndexerSpec(num_heads=8, page_size=16, topk=8)
 FP8 = {
     "gfx942": IndexerSpec(num_heads=8, page_size=16, topk=8, format="fp8-fnuz", layout="n8"),
     "gfx950": IndexerSpec(num_heads=8, page_size=16, topk=8, format="fp8", layout="n8"),
 }
-
-
-@pytest.fixture
-def emulated(make, target):
-    """emulated(spec, *ops): an indexer on the emulated device of `target`."""
-    emulator.enable()
-
-    def load(spec: IndexerSpec, *ops: str) -> dsv4_iree.Indexer:
-        for op in ops:
-            folder = make(target, op, spec).parents[1]
-        return dsv4_iree.load(spec, device=DEVICES[target], artifacts=folder, ops=ops)
-
-    return load
-
-
-@pytest.fixture
-def plain():
-    """plain(spec): the same ops in plain torch."""
-    return lambda spec: dsv4_iree.load(spec, backend="reference")
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Logits on gfx942 and gfx950: which specs the MFMA kernels serve, and their functions in a module.
+
+Written by hand, since TKWave cannot say a page stride known at run time, 64-bit addresses, or
+pages that must not be read. One dispatch goes from cache bytes to masked logits; `mfma_kernel` is
+what it runs. `index_topk` dispatches it too and selects from its logits.
+"""
+
+from __future__ import annotations
+
+from dsv4_iree.kernels import dispatch
+from dsv4_iree.kernels.entry import Entry, pure_function
+from dsv4_iree.kernels.mfma_kernel import BLOCK, TILE, executable
+from dsv4_iree.kernels.topk import select_entry
+from dsv4_iree.spec import CacheLayout, IndexerSpec
+
+WAVES = 1 << 13  # to fill the chip: 4 per SIMD on 304 compute units, and some more to balance
+LONGEST_RUN = 2048  # keys
+OPS = ("mqa_logits", "paged_mqa_logits")
+
+# Few rows are split over the context until there is a wave for every SIMD; many rows are not, as a
+# wave first loads its query row.
+RUN_LENGTH = f"""\
+%waves = arith.constant {WAVES} : index
+%block_keys = arith.constant {BLOCK} : index
+%longest = arith.constant {LONGEST_RUN} : index
+%count = arith.muli %rows, %columns : index
+%even = arith.ceildivui %count, %waves : index
+%blocks = arith.ceildivui %even, %block_keys : index
+%at_least = arith.muli %blocks, %block_keys : index
+%some = arith.maxui %at_least, %block_keys : index
+%per_run = arith.minui %some, %longest : index"""
+
+# All columns of the table; windows that are ranked by entry number need no scores.
+WHOLE_TABLE = """\
+%page_size = arith.constant {page_size} : index
+%columns = arith.muli %width, %page_size : index
+%clean = arith.constant 1 : index
+%topk = arith.constant {topk} : index
+%skips = arith.cmpi sgt, %skip_short, %c0 : index
+%skip = arith.select %skips, %topk, %c0 : index"""
+
+
+def fits(op: str, spec: IndexerSpec) -> bool:
+    """Whether these kernels serve `op` for `spec`."""
+    natural = spec.is_fp4 and spec.head_dim == 128 and spec.num_heads % 4 == 0
+    # The 16 keys of a tile lie in one page.
+    paged = spec.layout is CacheLayout.N4 and spec.page_size % TILE == 0
+    return op in OPS and natural and (paged or op == "mqa_logits")
+
+
+def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
+    """`@<entry>_pure`, and the kernel that it dispatches."""
+    (out,) = entry.outputs
+    operands, selects = dispatch.operands(entry), entry.name == "index_topk"
+    lines, sizes = dispatch.sizes(operands)
+    lines += dispatch.scalars(entry)
+    if selects:
+        lines.append(WHOLE_TABLE.format(page_size=spec.page_size, topk=spec.topk))
+        numbers = (*sizes, "columns", "page_stride", "num_pages", "clean", "skip", "per_run")
+    else:
+        lines.append("%skip = arith.constant 0 : index")
+        numbers = (*sizes, *entry.scalars, "skip", "per_run")
+    lines.append(RUN_LENGTH)
+    name, kind = f"{entry.name}_mfma", "tensor<?x?xf32>{%rows, %columns}"
+    grid = "%rows, %columns, %per_run"
+    lines.append(dispatch.dispatch("scored", name, grid, operands, numbers, kind))
+    parts = [executable(name, target, spec, operands, numbers)]
+    if selects:
+        select = select_entry(spec)
+        parts.append(pure_function(select))
+        lines.append(dispatch.call("chosen", select, {"logits": "scored"}))
+    lines.append(f"util.return %{'chosen' if selects else 'scored'} : {out}")
+    return "\n".join([*parts, dispatch.pure(entry, lines)])

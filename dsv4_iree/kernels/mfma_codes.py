@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""FP4 codes as fp8 for gfx942: eight codes of a word become eight e4m3 FNUZ bytes, scaled or not.
+
+A table of eight magnitudes lies in two registers and `v_perm_b32` looks four codes up at once. To
+scale by 2^s, 8 s is added to every magnitude but zero: the exponent starts at bit 3.
+"""
+
+from __future__ import annotations
+
+STEPS = 11  # NARROW: the largest step of a group's scale under the vector's largest
+ORDINARY = (60, 190)  # NARROW: scale bytes; their powers of two, and products, are normal numbers
+
+
+def packed(*values: int) -> int:
+    """Four bytes, lowest first, as the i32 that MLIR prints."""
+    return int.from_bytes(bytes(values), "little", signed=True)
+
+
+# e4m3 FNUZ magnitudes of the codes 0..7, four to a register: as they are, and times 2^-6.
+PLAIN = (packed(0, 0x38, 0x40, 0x44), packed(0x48, 0x4C, 0x50, 0x54))
+LOWEST = (packed(0, 0x08, 0x10, 0x14), packed(0x18, 0x1C, 0x20, 0x24))
+
+CONSTANTS = f"""\
+%i0 = arith.constant 0 : i32
+%i3 = arith.constant 3 : i32
+%i4 = arith.constant 4 : i32
+%i8 = arith.constant 8 : i32
+%i16 = arith.constant 16 : i32
+%i23 = arith.constant 23 : i32
+%i24 = arith.constant 24 : i32
+%i255 = arith.constant 255 : i32
+%below = arith.constant {STEPS} : i32
+// Scale byte e stands for 2^(e - 127), and the largest group was raised by 2^5.
+%raised = arith.constant 5 : i32
+%least = arith.constant {ORDINARY[0]} : i32
+%most = arith.constant {ORDINARY[1]} : i32
+%magnitude = arith.constant 0x07070707 : i32
+%sign_bits = arith.constant {packed(128, 128, 128, 128)} : i32
+%not_zero = arith.constant 0x7F7F7F7F : i32
+%plain_low = arith.constant {PLAIN[0]} : i32
+%plain_high = arith.constant {PLAIN[1]} : i32
+%lowest_low = arith.constant {LOWEST[0]} : i32
+%lowest_high = arith.constant {LOWEST[1]} : i32
+"""
+
+
+def word(result: str, four_bytes: str) -> str:
+    return f"""\
+{result}_v = vector.bitcast {four_bytes} : vector<4xi8> to vector<1xi32>
+{result} = vector.extract {result}_v[0] : i32 from vector<1xi32>"""
+
+
+def extremes(n: str, word: str) -> str:
+    """<n>_e0..3: the bytes of a word of scales; <n>_max, <n>_min."""
+    lines = [f"{n}_e0 = arith.andi {word}, %i255 : i32"]
+    for g, by in ((1, "%i8"), (2, "%i16"), (3, "%i24")):
+        lines.append(f"{n}_m{g} = arith.shrui {word}, {by} : i32")
+        lines.append(f"{n}_e{g} = arith.andi {n}_m{g}, %i255 : i32")
+    for name in ("max", "min"):
+        lines.append(f"{n}_{name}01 = arith.{name}ui {n}_e0, {n}_e1 : i32")
+        lines.append(f"{n}_{name}23 = arith.{name}ui {n}_e2, {n}_e3 : i32")
+        lines.append(f"{n}_{name} = arith.{name}ui {n}_{name}01, {n}_{name}23 : i32")
+    return "\n".join(lines)
+
+
+def power(n: str) -> str:
+    """<n>_factor: bits of 2^(max - 127 - 5), the power that the codes' bytes leave out."""
+    return f"""\
+{n}_exponent = arith.subi {n}_max, %raised : i32
+{n}_factor = arith.shli {n}_exponent, %i23 : i32"""
+
+
+def steps(n: str, scales: str) -> str:
+    """<n>_steps: for each group, a byte to add to those of LOWEST; <n>_factor; <n>_excess: above
+    zero where NARROW does not take these scales.
+    """
+    return f"""\
+{word(f"{n}_word", scales)}
+{extremes(n, f"{n}_word")}
+{power(n)}
+{n}_spread = arith.subi {n}_max, {n}_min : i32
+{n}_far = arith.subi {n}_spread, %below : i32
+{n}_low = arith.subi %least, {n}_min : i32
+{n}_high = arith.subi {n}_max, %most : i32
+{n}_range = arith.maxsi {n}_low, {n}_high : i32
+{n}_excess = arith.maxsi {n}_range, {n}_far : i32
+{n}_base = arith.subi {n}_max, %below : i32
+{permute(f"{n}_bases", f"{n}_base", f"{n}_base", "%i0")}
+{n}_over = arith.subi {n}_word, {n}_bases : i32
+{n}_steps = arith.shli {n}_over, %i3 : i32"""
+
+
+def permute(result: str, high: str, low: str, selector: str) -> str:
+    """Bytes 0..3 of `low` and 4..7 of `high`, as each byte of the selector says; 12 gives 0."""
+    return (
+        f'{result} = llvm.call_intrinsic "llvm.amdgcn.perm"({high}, {low}, {selector})'
+        " : (i32, i32, i32) -> i32"
+    )
+
+
+def table(n: str, vector: str, g: int) -> str:
+    """<n>_low and <n>_high: magnitudes of the codes in group g, times its power of two."""
+    low, high = packed(12, g, g, g), packed(g, g, g, g)
+    return f"""\
+{n}_pick_low = arith.constant {low} : i32
+{n}_pick_high = arith.constant {high} : i32
+{permute(f"{n}_add_low", f"{vector}_steps", f"{vector}_steps", f"{n}_pick_low")}
+{permute(f"{n}_add_high", f"{vector}_steps", f"{vector}_steps", f"{n}_pick_high")}
+{n}_low = arith.addi %lowest_low, {n}_add_low : i32
+{n}_high = arith.addi %lowest_high, {n}_add_high : i32"""
+
+
+def decoded(result: str, word: str, table: str) -> str:
+    """<result>: eight codes of a word as fp8 in an i64, even ones in its low half."""
+    lines = [
+        f"{result}_shifted = arith.shrui {word}, %i4 : i32",
+        f"{result}_raised = arith.shli {word}, %i4 : i32",
+    ]
+    halves = (("even", word, f"{result}_raised"), ("odd", f"{result}_shifted", word))
+    for half, codes, signs in halves:
+        n = f"{result}_{half}"
+        lines.append(f"""\
+{n}_index = arith.andi {codes}, %magnitude : i32
+{permute(f"{n}_size", f"{table}_high", f"{table}_low", f"{n}_index")}
+// A sign on zero would be the NaN of FNUZ.
+{n}_carry = arith.addi {n}_size, %not_zero : i32
+{n}_signed = arith.andi {n}_carry, {signs} : i32
+{n}_sign = arith.andi {n}_signed, %sign_bits : i32
+{n} = arith.ori {n}_sign, {n}_size : i32""")
+    lines.append(f"""\
+{result}_pair = vector.from_elements {result}_even, {result}_odd : vector<2xi32>
+{result}_long = vector.bitcast {result}_pair : vector<2xi32> to vector<1xi64>
+{result} = vector.extract {result}_long[0] : i64 from vector<1xi64>""")
+    return "\n".join(lines)

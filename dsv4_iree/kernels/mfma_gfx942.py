@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scores of 64 heads x 64 keys on gfx942: FP4 as fp8, 64 `v_mfma_f32_16x16x32_fp8_fp8`.
+
+Every e2m1 value is an e4m3 FNUZ value, and so it is times 2^s for s from -6 to 5. A vector's group
+scales go into its bytes where they lie within a factor of 2^11 of each other, less the largest one,
+which goes into the head's weight or the key's sum: that is the NARROW form, one chain of four MFMAs
+and no scale per score. The EXACT form keeps one accumulator per group and takes every e8m0 byte,
+NaN included. Which one is decided by wave-uniform branches, from keys inside the windows only.
+
+Lane (g, n) holds dims 8g..8g+7 of every group of head n and of key n, even dims before odd ones; it
+gets heads 4g..4g+3 of key n.
+"""
+
+from __future__ import annotations
+
+from dsv4_iree.kernels import mfma_codes as codes
+from dsv4_iree.spec import IndexerSpec
+
+TILES, GROUPS = 4, 4  # of 16 keys in a block; of 32 dims
+PARTS = (*((f"codes{g}_", "vector<4xi8>") for g in range(GROUPS)), ("scales", "vector<4xi8>"))
+"""What a lane loads of a key tile: its codes of every group of key n, and all scales of key n."""
+
+MODERATE = (87, 167)  # NARROW: fp32 exponents of weights
+
+
+CONSTANTS = f"""\
+%no_codes0_ = arith.constant dense<0> : vector<4xi8>
+%no_codes1_ = arith.constant dense<0> : vector<4xi8>
+%no_codes2_ = arith.constant dense<0> : vector<4xi8>
+%no_codes3_ = arith.constant dense<0> : vector<4xi8>
+%no_scales = arith.constant dense<127> : vector<4xi8>
+{codes.CONSTANTS}%i32 = arith.constant 32 : i32
+%i64 = arith.constant 64 : i32
+%all_lanes = arith.constant -1 : i64
+%lane_bytes = arith.muli %g, %c4 : index
+%lane_heads = arith.muli %g, %c4 : index
+%two = arith.constant 2 : index
+%upper = arith.cmpi uge, %g, %two : index
+%g_low = arith.remui %g, %two : index
+%odd = arith.cmpi ne, %g_low, %c0 : index
+"""
+
+
+def load(t: int, values: str, scales: str, suffix: str) -> str:
+    """%codes<g>_<t><suffix>, %scales<t><suffix>, from the rows at %value_row<t>, %scale_row<t>."""
+    lines = [f"%lane_row{t} = arith.addi %value_row{t}, %lane_bytes : index"]
+    for g in range(GROUPS):
+        lines.append(f"""\
+%group{g}_{t} = arith.constant {16 * g} : index
+%value_at{g}_{t} = arith.addi %lane_row{t}, %group{g}_{t} : index
+%codes{g}_{t}{suffix} = vector.load {values}[%value_at{g}_{t}] : memref<?xi8>, vector<4xi8>""")
+    lines.append(
+        f"%scales{t}{suffix} = vector.load {scales}[%scale_row{t}] : memref<?xi8>, vector<4xi8>"
+    )
+    return "\n".join(lines)
+
+
+def query(spec: IndexerSpec, r: int) -> str:
+    """%q<r>_<m>_<g> and %w<r>_<m> of every 16 heads of row r in NARROW form; %narrow_row<r>."""
+    heads, lines, excess = spec.num_heads, [], []
+    for m in range(head_tiles(spec)):
+        n = f"{r}_{m}"
+        lines.append(_head_numbers(spec, n, f"%m_{n}", f"%m_{n} = arith.constant {m} : index"))
+        lines.append(
+            f"%q_scales{n} = vector.load %q_scales[%row{r}, %head{n}, %c0]"
+            f" : memref<?x{heads}x4xi8>, vector<4xi8>"
+        )
+        lines.append(codes.steps(f"%q{n}", f"%q_scales{n}"))
+        for g in range(GROUPS):
+            lines.append(_load_query(spec, r, n, g))
+            lines.append(codes.table(f"%q{n}_{g}_t", f"%q{n}", g))
+            lines.append(codes.decoded(f"%q{n}_{g}", f"%q_code{n}_{g}", f"%q{n}_{g}_t"))
+        lines.append(_weights(spec, r, n))
+        excess += [f"%q{n}_excess", f"%w{n}_excess"]
+    lines.append(_none_exceeds(f"%narrow_row{r}", excess))
+    return "\n".join(lines) + "\n"
+
+
+def head_tiles(spec: IndexerSpec) -> int:
+    return -(-spec.num_heads // 16)
+
+
+def keys(together: int) -> str:
+    """%k<t>_<g> and %kf<t> of every key tile in NARROW form; %narrow_keys."""
+    lines, excess = [], []
+    for t in range(TILES):
+        lines.append(codes.steps(f"%k{t}", f"%scales{t}"))
+        for g in range(GROUPS):
+            lines.append(codes.word(f"%k_code{t}_{g}", f"%codes{g}_{t}"))
+            lines.append(codes.table(f"%k{t}_{g}_t", f"%k{t}", g))
+            lines.append(codes.decoded(f"%k{t}_{g}", f"%k_code{t}_{g}", f"%k{t}_{g}_t"))
+        lines.append(f"%kf{t} = arith.bitcast %k{t}_factor : i32 to f32")
+        excess.append(f"%k{t}_excess")
+    lines.append(_none_exceeds("%all_keys", excess))
+    inside = "\n".join(_matters(t, together) for t in range(TILES))
+    lines.append(f"""\
+%narrow_keys = scf.if %all_keys -> (i1) {{
+  scf.yield %all_keys : i1
+}} else {{
+  // Keys that no row sees, whose bytes may be anything, must not choose the form.
+{inside}
+{_none_exceeds("%those_keys", [f"%excess_seen{t}" for t in range(TILES)])}
+  scf.yield %those_keys : i1
+}}""")
+    return "\n".join(lines)
+
+
+def scores(spec: IndexerSpec, r: int) -> str:
+    """%score<r>: the weighted sum over heads, for key `lane` of the block."""
+    narrow = "\n".join(_narrow_sum(spec, r, t) for t in range(TILES))
+    return f"""\
+%is_narrow{r} = arith.andi %narrow_keys, %narrow_row{r} : i1
+%score{r} = scf.if %is_narrow{r} -> (f32) {{
+{narrow}
+{_lane_sum(r, "a")}
+  scf.yield %total{r}a : f32
+}} else {{
+{_exact_sums(spec, r)}
+{_lane_sum(r, "b")}
+  scf.yield %total{r}b : f32
+}}
+"""
+
+
+def _head_numbers(spec: IndexerSpec, n: str, m: str, m_line: str) -> str:
+    """%head<n>: head of which this lane loads codes; %heads<n>: first of the four it scores."""
+    return f"""\
+{m_line}
+%head_base{n} = arith.muli {m}, %c16 : index
+%head_any{n} = arith.addi %head_base{n}, %n : index
+%head_last{n} = arith.constant {spec.num_heads - 1} : index
+%head{n} = arith.minui %head_any{n}, %head_last{n} : index
+%heads_any{n} = arith.addi %head_base{n}, %lane_heads : index
+%heads_last{n} = arith.constant {spec.num_heads - 4} : index
+%heads{n} = arith.minui %heads_any{n}, %heads_last{n} : index"""
+
+
+def _load_query(spec: IndexerSpec, r: int, n: str, g: int) -> str:
+    return f"""\
+%q_group{n}_{g} = arith.constant {16 * g} : index
+%q_at{n}_{g} = arith.addi %q_group{n}_{g}, %lane_bytes : index
+%q_bytes{n}_{g} = vector.load %q_values[%row{r}, %head{n}, %q_at{n}_{g}]
+    : memref<?x{spec.num_heads}x64xi8>, vector<4xi8>
+{codes.word(f"%q_code{n}_{g}", f"%q_bytes{n}_{g}")}"""
+
+
+def _weights(spec: IndexerSpec, r: int, n: str) -> str:
+    """%w<n>: weights of four heads times their largest scale; %w<n>_excess."""
+    heads = spec.num_heads
+    lines = [
+        f"%w_raw{n} = vector.load %weights[%row{r}, %heads{n}]"
+        f" : memref<?x{heads}xf32>, vector<4xf32>"
+    ]
+    for i in range(4):
+        lines.append(f"""\
+%w_add{n}_{i} = arith.constant {i} : index
+%w_head{n}_{i} = arith.addi %heads{n}, %w_add{n}_{i} : index
+%w_scales{n}_{i} = vector.load %q_scales[%row{r}, %w_head{n}_{i}, %c0]
+    : memref<?x{heads}x4xi8>, vector<4xi8>
+{codes.word(f"%w_scale{n}_{i}", f"%w_scales{n}_{i}")}
+{codes.extremes(f"%w{n}_{i}", f"%w_scale{n}_{i}")}
+{codes.power(f"%w{n}_{i}")}""")
+    factors = ", ".join(f"%w{n}_{i}_factor" for i in range(4))
+    return (
+        "\n".join(lines)
+        + f"""
+%w_bits{n} = vector.from_elements {factors} : vector<4xi32>
+%w_factor{n} = vector.bitcast %w_bits{n} : vector<4xi32> to vector<4xf32>
+%w{n} = arith.mulf %w_raw{n}, %w_factor{n} : vector<4xf32>
+%w_int{n} = vector.bitcast %w_raw{n} : vector<4xf32> to vector<4xi32>
+%w_23{n} = arith.constant dense<23> : vector<4xi32>
+%w_255{n} = arith.constant dense<255> : vector<4xi32>
+%w_shifted{n} = arith.shrui %w_int{n}, %w_23{n} : vector<4xi32>
+%w_exponent{n} = arith.andi %w_shifted{n}, %w_255{n} : vector<4xi32>
+%w_is_zero{n} = arith.cmpf oeq, %w_raw{n}, %zeros : vector<4xf32>
+%w_ordinary{n} = arith.constant dense<127> : vector<4xi32>
+%w_e{n} = arith.select %w_is_zero{n}, %w_ordinary{n}, %w_exponent{n} : vector<4xi1>, vector<4xi32>
+%w_max{n} = vector.reduction <maxui>, %w_e{n} : vector<4xi32> into i32
+%w_min{n} = vector.reduction <minui>, %w_e{n} : vector<4xi32> into i32
+%w_least{n} = arith.constant {MODERATE[0]} : i32
+%w_most{n} = arith.constant {MODERATE[1]} : i32
+%w_low{n} = arith.subi %w_least{n}, %w_min{n} : i32
+%w_high{n} = arith.subi %w_max{n}, %w_most{n} : i32
+%w{n}_excess = arith.maxsi %w_low{n}, %w_high{n} : i32"""
+    )
+
+
+def _none_exceeds(result: str, excess: list[str]) -> str:
+    """Whether no number is above zero in any lane; flags would take scalar registers."""
+    lines, last = [], excess[0]
+    for i, number in enumerate(excess[1:]):
+        lines.append(f"{result}_{i} = arith.maxsi {last}, {number} : i32")
+        last = f"{result}_{i}"
+    return (
+        "\n".join(lines)
+        + f"""
+{result}_lane = arith.cmpi sle, {last}, %i0 : i32
+{result}_lanes = rocdl.ballot {result}_lane : i64
+{result} = arith.cmpi eq, {result}_lanes, %all_lanes : i64"""
+    )
+
+
+def _matters(t: int, together: int) -> str:
+    """%excess_seen<t>: that of the key of tile t, or none if no row sees it."""
+    lines, seen = [], []
+    for r in range(together):
+        n = f"{t}_{r}"
+        lines.append(f"""\
+%after{n} = arith.cmpi uge, %key_number{t}, %first{r} : i32
+%until{n}_ = arith.cmpi ult, %key_number{t}, %stop{r} : i32
+%both{n} = arith.andi %after{n}, %until{n}_ : i1
+%sees{n} = arith.andi %both{n}, %meets{r} : i1""")
+        seen.append(f"%sees{n}")
+    last = seen[0]
+    for r, flag in enumerate(seen[1:]):
+        lines.append(f"%seen{t}_{r} = arith.ori {last}, {flag} : i1")
+        last = f"%seen{t}_{r}"
+    return (
+        f"""\
+%number_at{t} = arith.constant {16 * t} : i32
+%number_tile{t} = arith.addi %block32, %number_at{t} : i32
+%n32_{t} = arith.index_cast %n : index to i32
+%key_number{t} = arith.addi %number_tile{t}, %n32_{t} : i32
+"""
+        + "\n".join(lines)
+        + f"""
+%excess_seen{t} = arith.select {last}, %k{t}_excess, %i0 : i32"""
+    )
+
+
+def _mfma(result: str, q: str, k: str, before: str) -> str:
+    return (
+        f'{result} = llvm.call_intrinsic "llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8"'
+        f"({q}, {k}, {before}, %i0, %i0, %i0)"
+        " : (i64, i64, vector<4xf32>, i32, i32, i32) -> vector<4xf32>"
+    )
+
+
+def _narrow_sum(spec: IndexerSpec, r: int, t: int) -> str:
+    """%part<r>_<t>a: the sum over this lane's heads for key n of tile t."""
+    lines, last = [], "%zeros"
+    for m in range(head_tiles(spec)):
+        n, before = f"{r}_{t}_{m}", "%zeros"
+        for g in range(GROUPS):
+            lines.append(_mfma(f"%dot{n}_{g}", f"%q{r}_{m}_{g}", f"%k{t}_{g}", before))
+            before = f"%dot{n}_{g}"
+        # Numbers are finite here, so that there is no NaN to keep.
+        lines.append(f"%relu{n} = arith.maxnumf {before}, %zeros fastmath<nnan> : vector<4xf32>")
+        relu = f"%relu{n}"
+        if m == head_tiles(spec) - 1 and spec.num_heads % 16:
+            # The last tile repeats its last heads; they must not count.
+            lines.append(f"""\
+%count{n} = arith.constant {spec.num_heads % 16 // 4} : index
+%is_head{n} = arith.cmpi ult, %g, %count{n} : index
+%real{n} = arith.select %is_head{n}, {relu}, %zeros : vector<4xf32>""")
+            relu = f"%real{n}"
+        if m == 0:
+            lines.append(f"%sum{n} = arith.mulf {relu}, %w{r}_{m} : vector<4xf32>")
+        else:
+            lines.append(f"%sum{n} = math.fma {relu}, %w{r}_{m}, {last} : vector<4xf32>")
+        last = f"%sum{n}"
+    lines.append(_four(f"%four{r}_{t}", last))
+    lines.append(f"%part{r}_{t}a = arith.mulf %four{r}_{t}, %kf{t} : f32")
+    return "\n".join(lines)
+
+
+def _four(result: str, vector: str) -> str:
+    """The sum of a vector of four."""
+    return f"""\
+{result}_low = vector.shuffle {vector}, {vector} [0, 1] : vector<4xf32>, vector<4xf32>
+{result}_high = vector.shuffle {vector}, {vector} [2, 3] : vector<4xf32>, vector<4xf32>
+{result}_pair = arith.addf {result}_low, {result}_high : vector<2xf32>
+{result}_x = vector.extract {result}_pair[0] : f32 from vector<2xf32>
+{result}_y = vector.extract {result}_pair[1] : f32 from vector<2xf32>
+{result} = arith.addf {result}_x, {result}_y : f32"""
+
+
+def _exact_sums(spec: IndexerSpec, r: int) -> str:
+    """%part<r>_0b..3b: the same, each group's dot times its two scales; loops keep it small."""
+    heads, n = spec.num_heads, f"x{r}"
+    body = [_head_numbers(spec, n, f"%m{n}", f"%m{n} = arith.addi %m, %c0 : index")]
+    for g in range(GROUPS):
+        body.append(_load_query(spec, r, n, g))
+        body.append(codes.decoded(f"%q{n}_{g}", f"%q_code{n}_{g}", "%plain"))
+        body.append(_mfma(f"%dot{n}_{g}", f"%q{n}_{g}", f"%k{n}_{g}", "%zeros"))
+    for i in range(4):
+        body.append(f"""\
+%add{n}_{i} = arith.constant {i} : index
+%one{n}_{i} = arith.addi %heads{n}, %add{n}_{i} : index
+%four{n}_{i} = vector.load %q_scales[%row{r}, %one{n}_{i}, %c0]
+    : memref<?x{heads}x4xi8>, vector<4xi8>
+%e{n}_{i} = arith.extui %four{n}_{i} : vector<4xi8> to vector<4xi32>""")
+    last = "%zeros"
+    for g in range(GROUPS):
+        body.append(_scaled_group(n, g, last))
+        last = f"%upto{n}_{g}"
+    body.append(f"""\
+%relu{n} = llvm.intr.maximum({last}, %zeros)
+    : (vector<4xf32>, vector<4xf32>) -> vector<4xf32>
+%w{n} = vector.load %weights[%row{r}, %heads{n}] : memref<?x{heads}xf32>, vector<4xf32>
+%weighted{n} = arith.mulf %relu{n}, %w{n} : vector<4xf32>
+// The last tile may repeat its last heads; they must not count, whatever they score.
+%heads_all{n} = arith.constant {heads} : index
+%is_head{n} = arith.cmpi ult, %heads_any{n}, %heads_all{n} : index
+%counted{n} = arith.select %is_head{n}, %weighted{n}, %zeros : vector<4xf32>
+%next{n} = arith.addf %before{n}, %counted{n} : vector<4xf32>
+scf.yield %next{n} : vector<4xf32>""")
+    inner, prepare = "\n".join(body), "\n".join(_chosen_tile(n))
+    parts = [f"%part{n}_{t}" for t in range(TILES)]
+    kept = "\n".join(
+        f"%this{n}_{t} = arith.constant {t} : index\n"
+        f"%is{n}_{t} = arith.cmpi eq, %t, %this{n}_{t} : index\n"
+        f"%kept{n}_{t} = arith.select %is{n}_{t}, %sum{n}, {part} : f32"
+        for t, part in enumerate(parts)
+    )
+    floats = ", ".join(["f32"] * TILES)
+    return f"""\
+%tiles{n} = arith.constant {head_tiles(spec)} : index
+%twice_127 = arith.constant dense<254> : vector<4xi32>
+%all_255 = arith.constant dense<255> : vector<4xi32>
+%nans = arith.constant dense<0x7FC00000> : vector<4xf32>
+{", ".join(f"%part{r}_{t}b" for t in range(TILES))} = scf.for %t = %c0 to %c4 step %c1
+    iter_args({", ".join(f"{part} = %zero" for part in parts)}) -> ({floats}) {{
+{prepare}
+%heads_sum{n} = scf.for %m = %c0 to %tiles{n} step %c1
+    iter_args(%before{n} = %zeros) -> (vector<4xf32>) {{
+{inner}
+}}
+{_four(f"%sum{n}", f"%heads_sum{n}")}
+{kept}
+scf.yield {", ".join(f"%kept{n}_{t}" for t in range(TILES))} : {floats}
+}}"""
+
+
+def _chosen_tile(n: str) -> list[str]:
+    """%k<n>_<g> and %ke<n>_<g>: codes and scale bytes of the key in tile %t."""
+    lines = []
+    for part in (*(f"code{g}" for g in range(GROUPS)), "word"):
+        names = [
+            f"%k{t}_word" if part == "word" else f"%k_code{t}_{part[4:]}" for t in range(TILES)
+        ]
+        last = names[0]
+        for t in range(1, TILES):
+            lines.append(f"""\
+%at{n}_{part}_{t} = arith.constant {t} : index
+%now{n}_{part}_{t} = arith.cmpi eq, %t, %at{n}_{part}_{t} : index
+%{part}{n}_{t} = arith.select %now{n}_{part}_{t}, {names[t]}, {last} : i32""")
+            last = f"%{part}{n}_{t}"
+    lines.append(codes.extremes(f"%k{n}", f"%word{n}_{TILES - 1}"))
+    for g in range(GROUPS):
+        lines.append(codes.decoded(f"%k{n}_{g}", f"%code{g}{n}_{TILES - 1}", "%plain"))
+        lines.append(f"%ke{n}_{g} = vector.broadcast %k{n}_e{g} : i32 to vector<4xi32>")
+    return lines
+
+
+def _scaled_group(n: str, g: int, last: str) -> str:
+    """%upto<n>_<g>: the group's dots times both scales, added to those before."""
+    p, four = f"{n}_{g}", ", ".join(f"%byte{n}_{g}_{i}" for i in range(4))
+    lines = [
+        f"%byte{p}_{i} = vector.extract %e{n}_{i}[{g}] : i32 from vector<4xi32>" for i in range(4)
+    ]
+    lines.append(f"""\
+%qe{p} = vector.from_elements {four} : vector<4xi32>
+%both{p} = arith.addi %qe{p}, %ke{p} : vector<4xi32>
+%power{p} = arith.subi %both{p}, %twice_127 : vector<4xi32>
+%scaled{p} = llvm.call_intrinsic "llvm.ldexp.v4f32.v4i32"(%dot{p}, %power{p})
+    : (vector<4xf32>, vector<4xi32>) -> vector<4xf32>
+%q_is_nan{p} = arith.cmpi eq, %qe{p}, %all_255 : vector<4xi32>
+%k_is_nan{p} = arith.cmpi eq, %ke{p}, %all_255 : vector<4xi32>
+%is_nan{p} = arith.ori %q_is_nan{p}, %k_is_nan{p} : vector<4xi1>
+%group{p} = arith.select %is_nan{p}, %nans, %scaled{p} : vector<4xi1>, vector<4xf32>
+%upto{p} = arith.addf {last}, %group{p} : vector<4xf32>""")
+    return "\n".join(lines)
+
+
+def _lane_sum(r: int, form: str) -> str:
+    """%total<r><form>: the sum over the four lanes of a key, of key i in lane i.
+
+    A lane keeps one tile's part and sends the other's, so that each exchange serves two tiles.
+    """
+    part = [f"%part{r}_{t}{form}" for t in range(TILES)]
+    n = f"{r}{form}"
+    return "\n".join(
+        [
+            _exchange(f"%low{n}", "%upper", part[0], part[2], "%i32"),
+            _exchange(f"%high{n}", "%upper", part[1], part[3], "%i32"),
+            _exchange(f"%total{n}", "%odd", f"%low{n}", f"%high{n}", "%i16"),
+        ]
+    )
+
+
+def _exchange(result: str, second: str, one: str, other: str, distance: str) -> str:
+    return f"""\
+{result}_kept = arith.select {second}, {other}, {one} : f32
+{result}_sent = arith.select {second}, {one}, {other} : f32
+{result}_got, {result}_valid = gpu.shuffle xor {result}_sent, {distance}, %i64 : f32
+{result} = arith.addf {result}_kept, {result}_got : f32"""

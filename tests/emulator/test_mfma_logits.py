@@ -1,0 +1,249 @@
+"""The MFMA logits kernels, executed: what they say, whatever the bytes, and what they cost."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+import torch
+
+from dsv4_iree import IndexerSpec, build, emulator, manifest
+from dsv4_iree.testing import assert_bytes_equal, assert_logits_close, paged_inputs
+
+SPECS = {
+    "heads64": IndexerSpec(),
+    "heads8-page16": IndexerSpec(num_heads=8, page_size=16),
+    "heads16-page128": IndexerSpec(num_heads=16, page_size=128),
+    "heads32-page48": IndexerSpec(num_heads=32, page_size=48),
+    "heads12-page32": IndexerSpec(num_heads=12, page_size=32),
+}
+SMALL = IndexerSpec(num_heads=8, page_size=16)
+LAST = 2**31 - 1
+
+
+def vectors(shape: tuple[int, ...], scales: range, random: torch.Generator):
+    """Random values, and scale bytes from a range."""
+    values = torch.randint(0, 256, (*shape, 64), generator=random, dtype=torch.uint8)
+    return values, torch.randint(scales.start, scales.stop, (*shape, 4), generator=random).byte()
+
+
+def int32(*values: int) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+@pytest.mark.parametrize("next_n", [1, 3])
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_paged_scores_are_those_of_the_reference(emulated, plain, counted, spec, next_n):
+    """Windows begin and end inside pages; rows are empty, tables and pages hold garbage."""
+    x = paged_inputs(spec, [0, 5, 333, 128], next_n=next_n, page_padding=12, seed=30)
+    x.start.copy_(torch.arange(len(x.start)) * 37 % 150)
+    logits = emulated(spec, "paged_mqa_logits").paged_mqa_logits(**x.arguments())
+    assert_logits_close(logits, plain(spec).paged_mqa_logits(**x.arguments()))
+    assert any(dispatch.matrix for dispatch in counted())
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(1, 1), (2, 63), (3, 64), (5, 65), (4, 300)])
+@pytest.mark.parametrize("heads", [64, 8])
+def test_ragged_scores_are_those_of_the_reference(emulated, plain, heads, rows, keys):
+    """The emulator refuses any address past the last key or row."""
+    spec, random = IndexerSpec(num_heads=heads), torch.Generator().manual_seed(keys)
+    q = vectors((rows, heads), range(120, 130), random)
+    k = vectors((keys,), range(120, 130), random)
+    weights = torch.randn(rows, heads, generator=random)
+    starts, ends = int32(0, 3, -7, 40, 0)[:rows], int32(LAST, 50, keys, 39, -4)[:rows]
+    args = (q, k, weights, starts, ends)
+    expected = plain(spec).mqa_logits(*args)
+    assert_logits_close(emulated(spec, "mqa_logits").mqa_logits(*args), expected)
+    kept = torch.full((rows, keys), 7.0)
+    emulated(spec, "mqa_logits").mqa_logits(*args, clean=False, out=kept)
+    column = torch.arange(keys)
+    inside = (column >= starts[:, None]) & (column < ends[:, None])
+    assert_logits_close(torch.where(inside, kept, float("-inf")), expected)
+    assert (kept[~inside] == 7.0).all()
+
+
+@pytest.mark.parametrize(
+    ("q_scales", "k_scales"),
+    [
+        (range(125, 128), range(60, 194)),
+        (range(60, 194), range(125, 128)),
+        (range(256), range(4)),
+        (range(4), range(256)),
+        (range(3), range(250, 255)),
+        (range(252, 256), range(3)),
+        (range(1), range(1)),
+    ],
+)
+@pytest.mark.parametrize("op", ["mqa_logits", "paged_mqa_logits"])
+def test_scores_whatever_the_scales(emulated, plain, op, q_scales, k_scales):
+    random = torch.Generator().manual_seed(31)
+    q, k = vectors((5, 8), q_scales, random), vectors((96,), k_scales, random)
+    k[0][:8] = 0  # all-zero groups
+    k[0][8:16] = 0x88  # negative zeros
+    weights = torch.randn(5, 8, generator=random)
+    args = (q, k, weights, None, torch.full((5,), 90, dtype=torch.int32))
+    if op == "paged_mqa_logits":
+        cache = torch.zeros(6, SMALL.page_bytes, dtype=torch.uint8)
+        plain(SMALL).write_cache(cache, k, torch.arange(96))
+        args = (q, weights, cache, torch.arange(6, dtype=torch.int32)[None], args[-1])
+    logits, expected = (
+        getattr(indexer, op)(*args) for indexer in (emulated(SMALL, op), plain(SMALL))
+    )
+    assert torch.equal(logits.isnan(), expected.isnan())
+    assert torch.equal(logits.isinf(), expected.isinf())
+    for row in range(5):  # their magnitudes are far apart
+        finite = expected[row].isfinite()
+        own, other = logits[row][finite].double(), expected[row][finite].double()
+        if len(other):
+            assert (own - other).abs().max() <= max(1e-5 * other.abs().max(), 1e-43)
+
+
+@pytest.mark.parametrize("weight", [2.0**-120, 2.0**60, float("inf"), float("nan")])
+def test_weights_out_of_the_ordinary_keep_their_meaning(emulated, plain, weight):
+    random = torch.Generator().manual_seed(33)
+    q, k = vectors((2, 8), range(126, 128), random), vectors((20,), range(126, 128), random)
+    weights = torch.ones(2, 8)
+    weights[1] = weight
+    args = (q, k, weights, None, int32(20, 20))
+    logits = emulated(SMALL, "mqa_logits").mqa_logits(*args)
+    expected = plain(SMALL).mqa_logits(*args)
+    assert_logits_close(logits[:1], expected[:1])
+    if weight < float("inf"):
+        assert_logits_close(logits[1:] / weight, expected[1:] / weight)
+    else:
+        assert not logits[1].isfinite().any()
+
+
+def test_garbage_outside_the_window_changes_no_bit(emulated):
+    random = torch.Generator().manual_seed(34)
+    q, k = vectors((3, 8), range(120, 130), random), vectors((64,), range(120, 130), random)
+    weights, end = torch.randn(3, 8, generator=random), int32(40, 33, 5)
+    indexer = emulated(SMALL, "mqa_logits")
+    expected = indexer.mqa_logits(q, k, weights, None, end)
+    for byte in (0, 1, 254, 255):
+        k[0][40:], k[1][40:] = 0xFF, byte
+        assert_bytes_equal(indexer.mqa_logits(q, k, weights, None, end), expected)
+
+
+def test_repeats_and_orders_of_waves_are_equal_bit_for_bit(emulated):
+    x = paged_inputs(SMALL, [200, 64, 7], next_n=2).arguments()
+    indexer = emulated(SMALL, "paged_mqa_logits")
+    expected = indexer.paged_mqa_logits(**x)
+    for seed in range(20):
+        emulator.set_seed(seed)
+        assert_bytes_equal(indexer.paged_mqa_logits(**x), expected)
+    emulator.set_seed(0)
+
+
+def test_pages_beyond_four_gibibytes_are_found(emulated, plain):
+    """The storage is never touched but where the pages lie."""
+    x = paged_inputs(SMALL, [30], seed=35)
+    stride = 2**31 + 4
+    near = x.cache.clone()
+    storage = torch.empty(len(near) * stride, dtype=torch.uint8)
+    far = storage.as_strided(near.shape, (stride, 1))
+    far.copy_(near)
+    expected = plain(SMALL).paged_mqa_logits(**x.arguments())
+    arguments = {**x.arguments(), "cache": far}
+    logits = emulated(SMALL, "paged_mqa_logits").paged_mqa_logits(**arguments)
+    assert_logits_close(logits, expected)
+
+
+def test_index_topk_selects_from_these_scores(emulated, plain):
+    spec = IndexerSpec(num_heads=8, page_size=16, topk=8)
+    x = paged_inputs(spec, [100, 5, 0]).arguments()
+    for skip in (True, False):
+        ids = emulated(spec, "index_topk").index_topk(**x, skip_short=skip)
+        assert_bytes_equal(ids, plain(spec).index_topk(**x, skip_short=skip))
+
+
+@pytest.fixture
+def assembly(make, target, tmp_path):
+    """assembly(op): what the compiler made of the 64-head kernel."""
+
+    def dump(op: str) -> str:
+        path = make(target, op, IndexerSpec())
+        artifact = manifest.read(path)
+        assert artifact.form == "mfma"
+        flags = [*artifact.flags, f"--iree-hal-dump-executable-files-to={tmp_path}"]
+        source = path.with_name(artifact.mlir)
+        subprocess.run(
+            [build.compiler(), source, *flags, "-o", tmp_path / "x.vmfb"],
+            check=True,
+            capture_output=True,
+        )
+        (found,) = tmp_path.glob("*mfma*.rocmasm")
+        return found.read_text()
+
+    return dump
+
+
+@pytest.mark.parametrize("op", ["mqa_logits", "paged_mqa_logits"])
+def test_the_kernel_is_what_was_meant(assembly, target, op):
+    """MFMA of one kind, 16-byte loads, and nothing that spills."""
+    text = assembly(op)
+    numbers = dict(re.findall(r"\.(\w+_count|private_segment_fixed_size):\s+(\d+)", text))
+    assert numbers["vgpr_spill_count"] == numbers["private_segment_fixed_size"] == "0"
+    assert int(numbers["vgpr_count"]) <= 256
+    kinds = set(re.findall(r"\t(v_mfma\w+)", text))
+    assert (
+        kinds
+        == {
+            "gfx942": {"v_mfma_f32_16x16x32_fp8_fp8"},
+            "gfx950": {"v_mfma_scale_f32_16x16x128_f8f6f4"},
+        }[target]
+    )
+    if target == "gfx950":
+        assert text.count("global_load_dwordx4") >= 8
+    assert "scratch_" not in text
+
+
+def per_tile(emulated, op: str, counted) -> dict[str, float]:
+    """Instructions by class for 64 heads x 64 keys: what a second block costs each workgroup."""
+    spec, totals = IndexerSpec(), []
+    indexer, together = emulated(spec, op), 2 if op == "mqa_logits" else 1
+    for columns in (2**19, 2**20):  # one and two blocks in each of 8192 workgroups
+        emulator.reset_stats()
+        end = torch.full((together,), columns // together, dtype=torch.int32)
+        keys = columns // together
+        q = (
+            torch.zeros(together, 64, 64, dtype=torch.uint8),
+            torch.full((together, 64, 4), 127).byte(),
+        )
+        weights = torch.ones(together, 64)
+        if op == "mqa_logits":
+            k = torch.zeros(keys, 64, dtype=torch.uint8), torch.full((keys, 4), 127).byte()
+            indexer.mqa_logits(q, k, weights, None, end)
+        else:
+            cache = torch.full((1, spec.page_bytes), 127, dtype=torch.uint8)
+            table = torch.zeros(1, keys // 64, dtype=torch.int32)
+            indexer.paged_mqa_logits(q, weights, cache, table, end)
+        totals.append(counted()[-1])
+    few, many = totals
+    tiles = (2**20 - 2**19) / 64
+    return {name: (many.classes[name] - few.classes[name]) / tiles for name in few.classes}
+
+
+@pytest.mark.parametrize("op", ["mqa_logits", "paged_mqa_logits"])
+def test_a_tile_takes_no_more_instructions_than_it_should(emulated, target, op, counted):
+    """For gfx950: 64 max and 32 packed fma would be the least; 128 with plain fma."""
+    spent = per_tile(emulated, op, counted)
+    assert spent["mfma"] == {"gfx942": 64, "gfx950": 16}[target]
+    most = {"gfx950": {"mqa_logits": 144, "paged_mqa_logits": 200}}
+    assert spent["valu"] <= most.get(target, {"mqa_logits": 400, "paged_mqa_logits": 600})[op]
+    assert spent["scratch"] == 0
+
+
+def test_bytes_are_read_once_and_only_logits_are_written(emulated, counted):
+    spec = IndexerSpec()
+    x = paged_inputs(spec, [640], spare_pages=0).arguments()
+    indexer = emulated(spec, "paged_mqa_logits")
+    emulator.configure(count_distinct=True)
+    logits = indexer.paged_mqa_logits(**x)
+    emulator.configure(count_distinct=False)
+    dispatch = counted()[-1]
+    tables = 4 * x["block_table"].numel() + 64
+    need = 68 * 640 + sum(t.numel() for t in x["q"]) + 4 * 64 + tables
+    assert dispatch.distinct_bytes_read <= 1.1 * need
+    assert dispatch.bytes_written == dispatch.distinct_bytes_written == logits.numel() * 4
