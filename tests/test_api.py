@@ -103,7 +103,7 @@ CASES = {
         "out: expected a tensor with clean=False, which keeps its values",
     ),
     "too small a workspace": (
-        {"workspace": torch.zeros(64, dtype=torch.uint8)},
+        {"workspace": torch.zeros(0, dtype=torch.uint8)},
         "workspace: expected at least ",
     ),
     "a workspace of floats": (

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import mfma, vnni
+from dsv4_iree.kernels import mma, vnni
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.spec import IndexerSpec
 
@@ -11,15 +11,15 @@ VNNI = {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"}
 
 
 def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
-    """The form of `op` for a target: "vnni", or "portable" where no better one fits.
+    """The form of `op` for a target: "vnni", "mma", or "portable" where no better one fits.
 
     Args:
         cpu: instruction sets of this host, for which target cpu is compiled.
     """
     if target == "cpu" and set(cpu.split()) >= VNNI and vnni.fits(op, spec):
         return "vnni"
-    if target in ("gfx942", "gfx950") and mfma.fits(op, spec):
-        return "mfma"
+    if not target.startswith("cpu") and mma.fits(op, target, spec):
+        return "mma"
     return "portable"
 
 
@@ -27,6 +27,6 @@ def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
     """`@<entry>_pure` in the given form, with the kernels it dispatches."""
     if form == "vnni":
         return vnni.function(entry, spec)
-    if form == "mfma":
-        return mfma.function(entry, target, spec)
+    if form == "mma":
+        return mma.function(entry, target, spec)
     return pure_function(entry)

@@ -7,8 +7,9 @@ scale by 2^s, 8 s is added to every magnitude but zero: the exponent starts at b
 
 from __future__ import annotations
 
+from dsv4_iree.kernels.mma_common import ORDINARY, extremes, word
+
 STEPS = 11  # NARROW: the largest step of a group's scale under the vector's largest
-ORDINARY = (60, 190)  # NARROW: scale bytes; their powers of two, and products, are normal numbers
 
 
 def packed(*values: int) -> int:
@@ -42,25 +43,6 @@ CONSTANTS = f"""\
 %lowest_low = arith.constant {LOWEST[0]} : i32
 %lowest_high = arith.constant {LOWEST[1]} : i32
 """
-
-
-def word(result: str, four_bytes: str) -> str:
-    return f"""\
-{result}_v = vector.bitcast {four_bytes} : vector<4xi8> to vector<1xi32>
-{result} = vector.extract {result}_v[0] : i32 from vector<1xi32>"""
-
-
-def extremes(n: str, word: str) -> str:
-    """<n>_e0..3: the bytes of a word of scales; <n>_max, <n>_min."""
-    lines = [f"{n}_e0 = arith.andi {word}, %i255 : i32"]
-    for g, by in ((1, "%i8"), (2, "%i16"), (3, "%i24")):
-        lines.append(f"{n}_m{g} = arith.shrui {word}, {by} : i32")
-        lines.append(f"{n}_e{g} = arith.andi {n}_m{g}, %i255 : i32")
-    for name in ("max", "min"):
-        lines.append(f"{n}_{name}01 = arith.{name}ui {n}_e0, {n}_e1 : i32")
-        lines.append(f"{n}_{name}23 = arith.{name}ui {n}_e2, {n}_e3 : i32")
-        lines.append(f"{n}_{name} = arith.{name}ui {n}_{name}01, {n}_{name}23 : i32")
-    return "\n".join(lines)
 
 
 def power(n: str) -> str:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The MFMA logits kernel as a `stream.executable`: what one workgroup, which is one wave, does.
+"""The logits kernel of matrix units as a `stream.executable`: what one workgroup, one wave, does.
 
-It keeps a few query rows in registers and walks a run of keys in blocks of 64: find their page,
-load them, score them, write 64 logits a row. The tile modules say how a block is scored.
+It keeps a few query rows in registers and walks a run of keys in blocks of one key per lane: find
+their page, load them, score them, write a row's logits. A tile module of the target says how many
+lanes there are, what a lane loads of every key tile, and how a block is scored.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 from textwrap import indent
 from types import ModuleType
 
-from dsv4_iree.kernels import mfma_gfx942, mfma_gfx950
+from dsv4_iree.kernels import mma_cuda, mma_gfx942, mma_gfx950
 from dsv4_iree.kernels.dispatch import SIZES
 from dsv4_iree.kernels.entry import Arg
+from dsv4_iree.kernels.mma_common import TILES
 from dsv4_iree.spec import IndexerSpec
 
-BLOCK, TILE = 64, 16  # keys of a block, one per lane when they are written; and of an MFMA
-TILES = BLOCK // TILE
 ROW_BYTES, SCALE_BYTES = 64, 4  # of a key
 
 
@@ -31,24 +31,33 @@ def executable(
         numbers: index arguments after the bindings: rows, columns, per_run, clean, skip (windows of
             at most so many entries are not scored) and what the operands' sizes need.
     """
-    names = [arg.name for arg in operands]
+    names, tile = [arg.name for arg in operands], tile_module(target)
     together = rows_together(names)
     parameters = [f"%{name}_binding: !stream.binding" for name in [*names, "result"]]
     parameters += [f"%{number}: index" for number in numbers]
-    lines = [CONSTANTS.format(together=together)]
+    lines = [CONSTANTS.format(together=together, block=tile.LANES, tile=tile_keys(tile)), tile.LANE]
     lines += [_binding(arg) for arg in operands]
     lines.append(
         "%result = stream.binding.subspan %result_binding[%c0]"
         " : !stream.binding -> memref<?x?xf32>{%rows, %columns}"
     )
-    tile = mfma_gfx950 if target == "gfx950" else mfma_gfx942
     lines.append(_body(spec, tile, names, together))
     return EXECUTABLE.format(
         name=name,
         together=together,
+        lanes=tile.LANES,
         parameters=", ".join(parameters),
         body=_in("\n".join(lines), 6),
     )
+
+
+def tile_module(target: str) -> ModuleType:
+    return {"gfx942": mma_gfx942, "gfx950": mma_gfx950}.get(target, mma_cuda)
+
+
+def tile_keys(tile: ModuleType) -> int:
+    """Keys of a tile: rows of a matrix operand."""
+    return int(tile.LANES) // TILES
 
 
 def rows_together(names: list[str]) -> int:
@@ -70,8 +79,8 @@ stream.executable private @{name} {{
   builtin.module {{
     func.func @{name}({parameters}) attributes {{
         translation_info = #iree_codegen.translation_info<
-            pipeline = #iree_codegen.no_pipeline workgroup_size = [64, 1, 1]
-            subgroup_size = 64>}} {{
+            pipeline = #iree_codegen.no_pipeline workgroup_size = [{lanes}, 1, 1]
+            subgroup_size = {lanes}>}} {{
 {body}
       return
     }}
@@ -86,16 +95,23 @@ CONSTANTS = """\
 %c64 = arith.constant 64 : index
 %together = arith.constant {together} : index
 %i32_0 = arith.constant 0 : i32
-%i32_64 = arith.constant 64 : i32
+%block_keys = arith.constant {block} : index
+%block_keys32 = arith.constant {block} : i32
+%tile_keys = arith.constant {tile} : index
 %zero = arith.constant 0.0 : f32
 %zeros = arith.constant dense<0.0> : vector<4xf32>
-%minus_inf = arith.constant 0xFF800000 : f32"""
+%minus_inf = arith.constant 0xFF800000 : f32
+%lane = gpu.thread_id x"""
 
 # Columns are below 2^31, and a block's end below 2^32: unsigned numbers of one register.
 COLUMN = """\
 %block32 = arith.index_cast %block : index to i32
-%column32 = arith.addi %block32, %lane32 : i32
-%column = arith.addi %block, %lane : index"""
+%column32 = arith.addi %block32, %own32 : i32
+%column = arith.addi %block, %own : index"""
+
+ALIGNED_PAGES = """\
+%past_line = arith.remui %page_stride, %c16 : index
+%aligned = arith.cmpi eq, %past_line, %c0 : index"""
 
 
 def _binding(arg: Arg) -> str:
@@ -122,9 +138,6 @@ def _body(spec: IndexerSpec, tile: ModuleType, names: list[str], together: int) 
     floats = ", ".join(["f32"] * together)
     none = ", ".join(["%minus_inf"] * together)
     return f"""\
-%lane = gpu.thread_id x
-%n = arith.remui %lane, %c16 : index
-%g = arith.divui %lane, %c16 : index
 %across = stream.dispatch.workgroup.id[1] : index
 %down = stream.dispatch.workgroup.id[0] : index
 %row_first = arith.muli %down, %together : index
@@ -132,20 +145,23 @@ def _body(spec: IndexerSpec, tile: ModuleType, names: list[str], together: int) 
 %run = arith.muli %across, %per_run : index
 %run_any = arith.addi %run, %per_run : index
 %run_end = arith.minui %run_any, %columns : index
-%lane32 = arith.index_cast %lane : index to i32
+%own_tile = arith.muli %g, %tile_keys : index
+%own = arith.addi %own_tile, %n : index
+%own32 = arith.index_cast %own : index to i32
 %columns32 = arith.index_cast %columns : index to i32
 %run32 = arith.index_cast %run : index to i32
 %run_end32 = arith.index_cast %run_end : index to i32
 %skip32 = arith.index_cast %skip : index to i32
 %cleans = arith.cmpi ne, %clean, %c0 : index
+{ALIGNED_PAGES if paged else "%aligned = arith.constant true"}
 {"".join(_window(r, paged) for r in rows)}
 {_any("wanted", [f"%meets{r}" for r in rows])}
 scf.if %wanted {{
 {_in(tile.CONSTANTS, 2)}
 {_in("".join(tile.query(spec, r) for r in rows), 2)}
-  scf.for %block = %run to %run_end step %c64 {{
+  scf.for %block = %run to %run_end step %block_keys {{
 {_in(COLUMN, 4)}
-    %block_end32 = arith.addi %block32, %i32_64 : i32
+    %block_end32 = arith.addi %block32, %block_keys32 : i32
 {_in("".join(_meets_block(r) for r in rows), 4)}
 {_in(_any("here", [f"%here{r}" for r in rows]), 4)}
     %out:{together + 1} = scf.if %here -> ({floats}, i1) {{
@@ -160,7 +176,7 @@ scf.if %wanted {{
 {_in("".join(_store(r, together, keep) for r in rows), 4)}
   }}
 }} else {{
-  scf.for %block = %run to %run_end step %c64 {{
+  scf.for %block = %run to %run_end step %block_keys {{
 {_in(COLUMN, 4)}
 {_in("".join(_store_nothing(r, keep) for r in rows), 4)}
   }}
@@ -217,13 +233,13 @@ def _any(name: str, flags: list[str]) -> str:
 
 def _keys(spec: IndexerSpec, tile: ModuleType, paged: bool) -> str:
     """%<part><t> for the tile module's parts of every key tile t, as loaded; and %there: whether
-    the key that this lane writes, number `lane` of the block, is visible.
+    the key that this lane writes, n of tile g, is visible.
     """
     if not paged:
         tiles = [_ragged_tile(tile, t) for t in range(TILES)]
         return "\n".join([*tiles, "%there = arith.constant true"])
     # Tiles that lie in one page whatever the block.
-    each = next(size for size in (64, 32, 16) if spec.page_size % size == 0) // TILE
+    each = next(each for each in (4, 2, 1) if spec.page_size % (each * tile_keys(tile)) == 0)
     lookups = range(0, TILES, each)
     lines = [_lookup(spec, tile, first, range(first, first + each)) for first in lookups]
     there = f"%real{lookups[-1]}"
@@ -241,7 +257,7 @@ def _lookup(spec: IndexerSpec, tile: ModuleType, first: int, tiles: range) -> st
     loads, results, missing = [], [], []
     for t in tiles:
         loads.append(f"""\
-%tile_at{t} = arith.constant {(t - first) * TILE} : index
+%tile_at{t} = arith.constant {(t - first) * tile_keys(tile)} : index
 %tile_token{t} = arith.addi %token{first}, %tile_at{t} : index
 %lane_token{t} = arith.addi %tile_token{t}, %n : index
 %row_in{t} = arith.muli %lane_token{t}, %c64 : index
@@ -254,7 +270,7 @@ def _lookup(spec: IndexerSpec, tile: ModuleType, first: int, tiles: range) -> st
     loaded = ", ".join(f"{result}_loaded" for result in results)
     kinds = ", ".join([kind for _, kind in tile.PARTS] * len(tiles))
     return f"""\
-%key_at{first} = arith.constant {first * TILE} : index
+%key_at{first} = arith.constant {first * tile_keys(tile)} : index
 %key{first} = arith.addi %block, %key_at{first} : index
 %page_size{first} = arith.constant {spec.page_size} : index
 %entry{first} = arith.divui %key{first}, %page_size{first} : index
@@ -283,7 +299,7 @@ def _lookup(spec: IndexerSpec, tile: ModuleType, first: int, tiles: range) -> st
 def _ragged_tile(tile: ModuleType, t: int) -> str:
     """Lanes past the last key read that key again."""
     return f"""\
-%tile_at{t} = arith.constant {t * TILE} : index
+%tile_at{t} = arith.constant {t * tile_keys(tile)} : index
 %tile_key{t} = arith.addi %block, %tile_at{t} : index
 %key_any{t} = arith.addi %tile_key{t}, %n : index
 %key_last{t} = arith.subi %columns, %c1 : index

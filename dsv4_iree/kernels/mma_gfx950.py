@@ -9,13 +9,18 @@ the four lanes of a key.
 
 from __future__ import annotations
 
+from dsv4_iree.kernels.mma_common import TILES
 from dsv4_iree.spec import IndexerSpec
 
-TILES = 4  # of 16 keys in a block
 SCALES, CODES = "vector<4xf8E8M0FNU>", "vector<32xf4E2M1FN>"
 SCALED = f"{SCALES}, {CODES}, {SCALES}, {CODES}, vector<4xf32>"
 
 
+LANES = 64
+HEADS_STEP = 4  # of heads that a lane scores in a tile
+LANE = """\
+%n = arith.remui %lane, %c16 : index
+%g = arith.divui %lane, %c16 : index"""
 PARTS = (("codes", "vector<16xi8>"), ("scale", "i8"))
 """What a lane loads of a key tile: the codes and the scale of group g of key n."""
 
@@ -76,7 +81,7 @@ def head_tiles(spec: IndexerSpec) -> int:
 
 
 def scores(spec: IndexerSpec, r: int) -> str:
-    """%score<r>: the weighted sum over heads, for key `lane` of the block."""
+    """%score<r>: the weighted sum over heads, for key n of tile g."""
     return "\n".join([*(_head_sum(spec, r, t) for t in range(TILES)), _lane_sum(r)]) + "\n"
 
 

@@ -165,7 +165,7 @@ def assembly(make, target, tmp_path):
     def dump(op: str) -> str:
         path = make(target, op, IndexerSpec())
         artifact = manifest.read(path)
-        assert artifact.form == "mfma"
+        assert artifact.form == "mma"
         flags = [*artifact.flags, f"--iree-hal-dump-executable-files-to={tmp_path}"]
         source = path.with_name(artifact.mlir)
         subprocess.run(
@@ -173,7 +173,7 @@ def assembly(make, target, tmp_path):
             check=True,
             capture_output=True,
         )
-        (found,) = tmp_path.glob("*mfma*.rocmasm")
+        (found,) = tmp_path.glob("*mma*.rocmasm")
         return found.read_text()
 
     return dump

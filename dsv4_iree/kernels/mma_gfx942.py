@@ -13,14 +13,26 @@ gets heads 4g..4g+3 of key n.
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import mfma_codes as codes
+from dsv4_iree.kernels import mma_fp8 as codes
+from dsv4_iree.kernels.mma_common import (
+    MODERATE,
+    TILES,
+    extremes,
+    lane_sum,
+    narrow_keys,
+    word,
+    worst,
+)
 from dsv4_iree.spec import IndexerSpec
 
-TILES, GROUPS = 4, 4  # of 16 keys in a block; of 32 dims
+GROUPS = 4  # of 32 dims
+LANES = 64
+HEADS_STEP = 4  # of heads that a lane scores in a tile
+LANE = """\
+%n = arith.remui %lane, %c16 : index
+%g = arith.divui %lane, %c16 : index"""
 PARTS = (*((f"codes{g}_", "vector<4xi8>") for g in range(GROUPS)), ("scales", "vector<4xi8>"))
 """What a lane loads of a key tile: its codes of every group of key n, and all scales of key n."""
-
-MODERATE = (87, 167)  # NARROW: fp32 exponents of weights
 
 
 CONSTANTS = f"""\
@@ -72,7 +84,7 @@ def query(spec: IndexerSpec, r: int) -> str:
             lines.append(codes.decoded(f"%q{n}_{g}", f"%q_code{n}_{g}", f"%q{n}_{g}_t"))
         lines.append(_weights(spec, r, n))
         excess += [f"%q{n}_excess", f"%w{n}_excess"]
-    lines.append(_none_exceeds(f"%narrow_row{r}", excess))
+    lines.append(_vote(f"%narrow_row{r}", excess))
     return "\n".join(lines) + "\n"
 
 
@@ -82,41 +94,30 @@ def head_tiles(spec: IndexerSpec) -> int:
 
 def keys(together: int) -> str:
     """%k<t>_<g> and %kf<t> of every key tile in NARROW form; %narrow_keys."""
-    lines, excess = [], []
+    lines = []
     for t in range(TILES):
         lines.append(codes.steps(f"%k{t}", f"%scales{t}"))
         for g in range(GROUPS):
-            lines.append(codes.word(f"%k_code{t}_{g}", f"%codes{g}_{t}"))
+            lines.append(word(f"%k_code{t}_{g}", f"%codes{g}_{t}"))
             lines.append(codes.table(f"%k{t}_{g}_t", f"%k{t}", g))
             lines.append(codes.decoded(f"%k{t}_{g}", f"%k_code{t}_{g}", f"%k{t}_{g}_t"))
         lines.append(f"%kf{t} = arith.bitcast %k{t}_factor : i32 to f32")
-        excess.append(f"%k{t}_excess")
-    lines.append(_none_exceeds("%all_keys", excess))
-    inside = "\n".join(_matters(t, together) for t in range(TILES))
-    lines.append(f"""\
-%narrow_keys = scf.if %all_keys -> (i1) {{
-  scf.yield %all_keys : i1
-}} else {{
-  // Keys that no row sees, whose bytes may be anything, must not choose the form.
-{inside}
-{_none_exceeds("%those_keys", [f"%excess_seen{t}" for t in range(TILES)])}
-  scf.yield %those_keys : i1
-}}""")
+    lines.append(narrow_keys(together, 16, _vote))
     return "\n".join(lines)
 
 
 def scores(spec: IndexerSpec, r: int) -> str:
-    """%score<r>: the weighted sum over heads, for key `lane` of the block."""
+    """%score<r>: the weighted sum over heads, for key n of tile g."""
     narrow = "\n".join(_narrow_sum(spec, r, t) for t in range(TILES))
     return f"""\
 %is_narrow{r} = arith.andi %narrow_keys, %narrow_row{r} : i1
 %score{r} = scf.if %is_narrow{r} -> (f32) {{
 {narrow}
-{_lane_sum(r, "a")}
+{lane_sum(r, "a", "%i32", "%i16", "%i64")}
   scf.yield %total{r}a : f32
 }} else {{
 {_exact_sums(spec, r)}
-{_lane_sum(r, "b")}
+{lane_sum(r, "b", "%i32", "%i16", "%i64")}
   scf.yield %total{r}b : f32
 }}
 """
@@ -141,7 +142,7 @@ def _load_query(spec: IndexerSpec, r: int, n: str, g: int) -> str:
 %q_at{n}_{g} = arith.addi %q_group{n}_{g}, %lane_bytes : index
 %q_bytes{n}_{g} = vector.load %q_values[%row{r}, %head{n}, %q_at{n}_{g}]
     : memref<?x{spec.num_heads}x64xi8>, vector<4xi8>
-{codes.word(f"%q_code{n}_{g}", f"%q_bytes{n}_{g}")}"""
+{word(f"%q_code{n}_{g}", f"%q_bytes{n}_{g}")}"""
 
 
 def _weights(spec: IndexerSpec, r: int, n: str) -> str:
@@ -157,8 +158,8 @@ def _weights(spec: IndexerSpec, r: int, n: str) -> str:
 %w_head{n}_{i} = arith.addi %heads{n}, %w_add{n}_{i} : index
 %w_scales{n}_{i} = vector.load %q_scales[%row{r}, %w_head{n}_{i}, %c0]
     : memref<?x{heads}x4xi8>, vector<4xi8>
-{codes.word(f"%w_scale{n}_{i}", f"%w_scales{n}_{i}")}
-{codes.extremes(f"%w{n}_{i}", f"%w_scale{n}_{i}")}
+{word(f"%w_scale{n}_{i}", f"%w_scales{n}_{i}")}
+{extremes(f"%w{n}_{i}", f"%w_scale{n}_{i}")}
 {codes.power(f"%w{n}_{i}")}""")
     factors = ", ".join(f"%w{n}_{i}_factor" for i in range(4))
     return (
@@ -185,47 +186,11 @@ def _weights(spec: IndexerSpec, r: int, n: str) -> str:
     )
 
 
-def _none_exceeds(result: str, excess: list[str]) -> str:
-    """Whether no number is above zero in any lane; flags would take scalar registers."""
-    lines, last = [], excess[0]
-    for i, number in enumerate(excess[1:]):
-        lines.append(f"{result}_{i} = arith.maxsi {last}, {number} : i32")
-        last = f"{result}_{i}"
-    return (
-        "\n".join(lines)
-        + f"""
-{result}_lane = arith.cmpi sle, {last}, %i0 : i32
+def _vote(result: str, excess: list[str]) -> str:
+    return f"""\
+{worst(f"{result}_lane", excess)}
 {result}_lanes = rocdl.ballot {result}_lane : i64
 {result} = arith.cmpi eq, {result}_lanes, %all_lanes : i64"""
-    )
-
-
-def _matters(t: int, together: int) -> str:
-    """%excess_seen<t>: that of the key of tile t, or none if no row sees it."""
-    lines, seen = [], []
-    for r in range(together):
-        n = f"{t}_{r}"
-        lines.append(f"""\
-%after{n} = arith.cmpi uge, %key_number{t}, %first{r} : i32
-%until{n}_ = arith.cmpi ult, %key_number{t}, %stop{r} : i32
-%both{n} = arith.andi %after{n}, %until{n}_ : i1
-%sees{n} = arith.andi %both{n}, %meets{r} : i1""")
-        seen.append(f"%sees{n}")
-    last = seen[0]
-    for r, flag in enumerate(seen[1:]):
-        lines.append(f"%seen{t}_{r} = arith.ori {last}, {flag} : i1")
-        last = f"%seen{t}_{r}"
-    return (
-        f"""\
-%number_at{t} = arith.constant {16 * t} : i32
-%number_tile{t} = arith.addi %block32, %number_at{t} : i32
-%n32_{t} = arith.index_cast %n : index to i32
-%key_number{t} = arith.addi %number_tile{t}, %n32_{t} : i32
-"""
-        + "\n".join(lines)
-        + f"""
-%excess_seen{t} = arith.select {last}, %k{t}_excess, %i0 : i32"""
-    )
 
 
 def _mfma(result: str, q: str, k: str, before: str) -> str:
@@ -346,7 +311,7 @@ def _chosen_tile(n: str) -> list[str]:
 %now{n}_{part}_{t} = arith.cmpi eq, %t, %at{n}_{part}_{t} : index
 %{part}{n}_{t} = arith.select %now{n}_{part}_{t}, {names[t]}, {last} : i32""")
             last = f"%{part}{n}_{t}"
-    lines.append(codes.extremes(f"%k{n}", f"%word{n}_{TILES - 1}"))
+    lines.append(extremes(f"%k{n}", f"%word{n}_{TILES - 1}"))
     for g in range(GROUPS):
         lines.append(codes.decoded(f"%k{n}_{g}", f"%code{g}{n}_{TILES - 1}", "%plain"))
         lines.append(f"%ke{n}_{g} = vector.broadcast %k{n}_e{g} : i32 to vector<4xi32>")
@@ -371,27 +336,3 @@ def _scaled_group(n: str, g: int, last: str) -> str:
 %group{p} = arith.select %is_nan{p}, %nans, %scaled{p} : vector<4xi1>, vector<4xf32>
 %upto{p} = arith.addf {last}, %group{p} : vector<4xf32>""")
     return "\n".join(lines)
-
-
-def _lane_sum(r: int, form: str) -> str:
-    """%total<r><form>: the sum over the four lanes of a key, of key i in lane i.
-
-    A lane keeps one tile's part and sends the other's, so that each exchange serves two tiles.
-    """
-    part = [f"%part{r}_{t}{form}" for t in range(TILES)]
-    n = f"{r}{form}"
-    return "\n".join(
-        [
-            _exchange(f"%low{n}", "%upper", part[0], part[2], "%i32"),
-            _exchange(f"%high{n}", "%upper", part[1], part[3], "%i32"),
-            _exchange(f"%total{n}", "%odd", f"%low{n}", f"%high{n}", "%i16"),
-        ]
-    )
-
-
-def _exchange(result: str, second: str, one: str, other: str, distance: str) -> str:
-    return f"""\
-{result}_kept = arith.select {second}, {other}, {one} : f32
-{result}_sent = arith.select {second}, {one}, {other} : f32
-{result}_got, {result}_valid = gpu.shuffle xor {result}_sent, {distance}, %i64 : f32
-{result} = arith.addf {result}_kept, {result}_got : f32"""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Logits on gfx942 and gfx950: which specs the MFMA kernels serve, and their functions in a module.
+"""Logits on GPUs with matrix units: which specs these kernels serve, and their functions.
 
 Written by hand, since TKWave cannot say a page stride known at run time, 64-bit addresses, or
-pages that must not be read. One dispatch goes from cache bytes to masked logits; `mfma_kernel` is
+pages that must not be read. One dispatch goes from cache bytes to masked logits; `mma_kernel` is
 what it runs. `index_topk` dispatches it too and selects from its logits.
 """
 
@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from dsv4_iree.kernels import dispatch
 from dsv4_iree.kernels.entry import Entry, pure_function
-from dsv4_iree.kernels.mfma_kernel import BLOCK, TILE, executable
+from dsv4_iree.kernels.mma_kernel import executable, tile_keys, tile_module
 from dsv4_iree.kernels.topk import select_entry
 from dsv4_iree.spec import CacheLayout, IndexerSpec
 
-WAVES = 1 << 13  # to fill the chip: 4 per SIMD on 304 compute units, and some more to balance
+WAVES = {"gfx942": 1 << 13, "gfx950": 1 << 13, "cuda": 1 << 12}
+"""To fill the chip, and some more to balance: 304 and 256 compute units, or 132 multiprocessors."""
 LONGEST_RUN = 2048  # keys
 OPS = ("mqa_logits", "paged_mqa_logits")
 
 # Few rows are split over the context until there is a wave for every SIMD; many rows are not, as a
 # wave first loads its query row.
-RUN_LENGTH = f"""\
-%waves = arith.constant {WAVES} : index
-%block_keys = arith.constant {BLOCK} : index
-%longest = arith.constant {LONGEST_RUN} : index
+RUN_LENGTH = """\
+%waves = arith.constant {waves} : index
+%block_keys = arith.constant {block} : index
+%longest = arith.constant {longest} : index
 %count = arith.muli %rows, %columns : index
 %even = arith.ceildivui %count, %waves : index
 %blocks = arith.ceildivui %even, %block_keys : index
@@ -41,11 +42,12 @@ WHOLE_TABLE = """\
 %skip = arith.select %skips, %topk, %c0 : index"""
 
 
-def fits(op: str, spec: IndexerSpec) -> bool:
-    """Whether these kernels serve `op` for `spec`."""
-    natural = spec.is_fp4 and spec.head_dim == 128 and spec.num_heads % 4 == 0
-    # The 16 keys of a tile lie in one page.
-    paged = spec.layout is CacheLayout.N4 and spec.page_size % TILE == 0
+def fits(op: str, target: str, spec: IndexerSpec) -> bool:
+    """Whether these kernels serve `op` for `spec` on `target`."""
+    tile = tile_module(target)
+    natural = spec.is_fp4 and spec.head_dim == 128 and spec.num_heads % tile.HEADS_STEP == 0
+    # The keys of a tile lie in one page.
+    paged = spec.layout is CacheLayout.N4 and spec.page_size % tile_keys(tile) == 0
     return op in OPS and natural and (paged or op == "mqa_logits")
 
 
@@ -61,8 +63,9 @@ def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
     else:
         lines.append("%skip = arith.constant 0 : index")
         numbers = (*sizes, *entry.scalars, "skip", "per_run")
-    lines.append(RUN_LENGTH)
-    name, kind = f"{entry.name}_mfma", "tensor<?x?xf32>{%rows, %columns}"
+    waves, block = WAVES[target.partition("-")[0]], tile_module(target).LANES
+    lines.append(RUN_LENGTH.format(waves=waves, block=block, longest=LONGEST_RUN))
+    name, kind = f"{entry.name}_mma", "tensor<?x?xf32>{%rows, %columns}"
     grid = "%rows, %columns, %per_run"
     lines.append(dispatch.dispatch("scored", name, grid, operands, numbers, kind))
     parts = [executable(name, target, spec, operands, numbers)]
