@@ -164,9 +164,7 @@ def _paged_inputs(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> tuple[Any
     width = -(-keys // spec.page_size)
 
     def vectors(*shape: int) -> tuple[torch.Tensor, torch.Tensor]:
-        values = torch.randint(0, 256, (*shape, spec.value_bytes), generator=random)
-        scales = torch.randint(120, 130, (*shape, spec.scale_bytes), generator=random)
-        return values.byte(), scales.byte()
+        return reference.quantize(torch.randn(*shape, spec.head_dim, generator=random), spec)
 
     values, scales = vectors(rows * width, spec.page_size)
     cache = torch.cat([values.flatten(1), scales.flatten(1)], dim=1)

@@ -118,23 +118,12 @@ memref.prefetch %cache[%line_at{n}], read, locality<3>, data : memref<?xi8>""")
 
 def _narrow(every: list[tuple[int, int]], lines: list[str], kinds: dict[str, str]) -> Chains:
     """Dots over all dims in one integer chain, from minus what the keys' bias adds to them."""
-    chains = dict.fromkeys(every, "%v0")
-    for p in range(GROUPS // 2):
-        lines.append(f"%p{p} = arith.constant {p} : index")
-        for tile in range(TILES):
-            i, words = f"{p}_{tile}", f"%k_lift[%p{p}, {COLUMNS[tile]}] : {K_LIFT}, {I32}"
-            lines.append(f"%lift_words_{i} = vector.load {words}")
-            lines.append(f"%lift_{i} = vector.bitcast %lift_words_{i} : {I32} to {SHORTS}")
-        for n, tile in every:
-            i, j = f"{p}_{n}", f"{p}_{n}_{tile}"
-            if tile == 0:
-                lines.append(f"""\
-%pair_{i} = memref.load %q_pairs[%r, %h{n}, %p{p}] : {kinds["q_two"]}
-%pair_words_{i} = vector.broadcast %pair_{i} : i32 to {I32}
-%pairs_{i} = vector.bitcast %pair_words_{i} : {I32} to {SHORTS}""")
-            operands = (chains[n, tile], f"%lift_{p}_{tile}", f"%pairs_{i}")
-            lines.append(f"%start_{j} = {call('vpdpwssd', operands, (I32, SHORTS, SHORTS, I32))}")
-            chains[n, tile] = f"%start_{j}"
+    chains = {}
+    for n, tile in every:
+        if tile == 0:
+            lines.append(f"%start_{n} = memref.load %q_start[%r, %h{n}] : {kinds['q_int']}")
+            lines.append(f"%starts_{n} = vector.broadcast %start_{n} : i32 to {I32}")
+        chains[n, tile] = f"%starts_{n}"
     first = ", ".join(f"%in_{n}_{tile} = {chains[n, tile]}" for n, tile in every)
     sixteen = ", ".join([I32] * len(every))
     lines.append(f"""\

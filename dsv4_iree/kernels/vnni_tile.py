@@ -25,14 +25,15 @@ from textwrap import indent
 LANES = 16
 BLOCK = 64  # keys that are decoded together
 GROUPS, WORDS = 4, 4  # of 32 dims; per half group, of four codes of one parity
-BIAS = 12
+CODE_BIAS = 12
+BIAS = CODE_BIAS << 3
 ROOM = 3  # log2 of the room that a byte leaves above the largest code
 NARROW, WIDE, EXACT = 0, 1, 2
 ORDINARY = (97, 157)  # scale bytes of NARROW and WIDE
 MODERATE = (87, 167)  # fp32 exponents of weights in NARROW
 DOUBLED = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)  # codes 0..15
 SIGNED = [*DOUBLED] * 4
-UNSIGNED = [BIAS + code for code in DOUBLED] * 4
+UNSIGNED = [CODE_BIAS + code for code in DOUBLED] * 4
 
 I32, F32, BYTES = "vector<16xi32>", "vector<16xf32>", "vector<64xi8>"
 LINES = "vector<4x16xi8>"
@@ -62,7 +63,8 @@ CONSTANTS = f"""\
 %v16 = arith.constant dense<16> : {I32}
 %v23 = arith.constant dense<23> : {I32}
 %v255 = arith.constant dense<255> : {I32}
-%vbias = arith.constant dense<{BIAS}> : {I32}
+%vbias = arith.constant dense<{BIAS * 0x01010101}> : {I32}
+%vcode_bias = arith.constant dense<{CODE_BIAS * 0x01010101}> : {I32}
 %nan_bits = arith.constant dense<0x7F800000> : {I32}
 %vleast = arith.constant dense<{ORDINARY[0]}> : {I32}
 %vmost = arith.constant dense<{ORDINARY[1]}> : {I32}
@@ -116,9 +118,8 @@ vector.store %hi_words, %q_codes[%r, %h, %c16] : $q_codes, $i32
 %wbias = arith.constant dense<$bias> : vector<4xi32>
 %first = arith.muli %minus, %wbias : vector<4xi32>
 vector.store %first, %q_first[%r, %h, %c0] : $q_four, vector<4xi32>
-%minus16 = arith.trunci %minus : vector<4xi32> to vector<4xi16>
-%pairs = vector.bitcast %minus16 : vector<4xi16> to vector<2xi32>
-vector.store %pairs, %q_pairs[%r, %h, %c0] : $q_two, vector<2xi32>
+%all_first = vector.reduction <add>, %first : vector<4xi32> into i32
+memref.store %all_first, %q_start[%r, %h] : $q_int
 // Both sides are doubled: 2 off the exponent. 127 off: an increment for the bits of a float.
 %w129 = arith.constant dense<129> : vector<4xi32>
 %w23 = arith.constant dense<23> : vector<4xi32>
@@ -160,20 +161,20 @@ def query_scratch(rows: int, heads: int) -> tuple[dict[str, str], str]:
     kinds = {
         "q_codes": f"memref<{rows}x{heads}x32xi32>",
         "q_four": f"memref<{rows}x{heads}x4xi32>",
-        "q_two": f"memref<{rows}x{heads}x2xi32>",
+        "q_int": f"memref<{rows}x{heads}xi32>",
         "q_one": f"memref<{rows}x{heads}xf32>",
     }
     names = {
         "%q_codes": "q_codes",
         "%q_first": "q_four",
-        "%q_pairs": "q_two",
+        "%q_start": "q_int",
         "%q_delta": "q_four",
         "%q_weights": "q_one",
     }
     return kinds, "\n".join(_scratch(name, kinds[kind]) for name, kind in names.items())
 
 
-K_CODES, K_SCALE, K_LIFT = "memref<32x64xi32>", "memref<4x64xi32>", "memref<2x64xi32>"
+K_CODES, K_SCALE, K_LIFT = "memref<32x64xi32>", "memref<4x64xi32>", "memref<1x64xi32>"
 
 
 def key_scratch() -> str:
@@ -239,14 +240,10 @@ def store_scales() -> str:
 %shift{g} = arith.select %narrow, %some{g}, %v0 : {I32}
 %rest{g} = arith.subi %e{g}, %shift{g} : {I32}
 %bits{g} = arith.shli %rest{g}, %v23 : {I32}
-%bias{g} = arith.shli %vbias, %shift{g} : {I32}
+%offset{g} = arith.shli %vcode_bias, %shift{g} : {I32}
+%lift{g} = arith.subi %vbias, %offset{g} : {I32}
 %g{g} = arith.constant {g} : index
 vector.store %bits{g}, %k_scale[%g{g}, %at] : {K_SCALE}, {I32}""")
-    for p in range(GROUPS // 2):
-        lines.append(f"""\
-%upper{p} = arith.shli %bias{2 * p + 1}, %v16 : {I32}
-%lift{p} = arith.ori %bias{2 * p}, %upper{p} : {I32}
-vector.store %lift{p}, %k_lift[%g{p}, %at] : {K_LIFT}, {I32}""")
     return "\n".join(lines)
 
 
@@ -316,7 +313,8 @@ def _decoded(g: int, w: int) -> list[str]:
         lines.append(f"""\
 %{parity}_code{n} = {code}
 %{parity}_word{n} = vector.bitcast %{parity}_code{n} : {BYTES} to {I32}
-%{parity}_out{n} = arith.shli %{parity}_word{n}, %shift{g} : {I32}
+%{parity}_shifted{n} = arith.shli %{parity}_word{n}, %shift{g} : {I32}
+%{parity}_out{n} = arith.addi %{parity}_shifted{n}, %lift{g} : {I32}
 %{parity}_step{n} = arith.constant {step} : index
 vector.store %{parity}_out{n}, %k_codes[%{parity}_step{n}, %at] : {K_CODES}, {I32}""")
     return lines
