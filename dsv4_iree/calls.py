@@ -27,6 +27,7 @@ class Call:
         inputs, outputs: tensors by the name that errors use, in the function's order.
         scalars: its integers.
         by_rows: names of the tensors with one row per query row; a call may be cut along them.
+        scores: pairs of a row and a key that it scores, 0 if it does something else.
     """
 
     op: str
@@ -35,6 +36,7 @@ class Call:
     outputs: dict[str, torch.Tensor]
     scalars: tuple[int, ...] = ()
     by_rows: tuple[str, ...] = ()
+    scores: int = 0
 
     def arguments(self, rows: slice | None = None) -> Arguments:
         """The function's arguments, all of them or a run of rows."""
@@ -73,8 +75,10 @@ class Caller:
         function = self.module(call.op).functions[call.entry]
         arguments = call.arguments()
         need = function.workspace_bytes(arguments)
-        if workspace is not None:
-            function(arguments, self._given(workspace, need), wait=self.wait)
+        inline = 0 < call.scores <= function.inline_scores
+        if workspace is not None or inline:
+            scratch = self._own(need) if workspace is None else self._given(workspace, need)
+            function(arguments, scratch, wait=self.wait, inline=inline)
             return
         rows = call.outputs["out"].shape[0] if call.by_rows else 0
         if need <= self.workspace_limit or rows <= ROWS_STEP:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -45,7 +46,7 @@ def vectors(
         dtype=torch.uint8 if spec.is_fp4 else torch.float32,
         device=device,
     )
-    return values.view(torch.uint8), scales
+    return values if values.dtype is torch.uint8 else values.view(torch.uint8), scales
 
 
 def int32(
@@ -82,6 +83,8 @@ def cache_pages(cache: object, spec: IndexerSpec, device: torch.device) -> torch
             f"cache: expected dense pages at least {spec.page_bytes} bytes apart, "
             f"got strides {list(pages.stride())}"
         )
+    if pages.shape[1:] == (spec.page_bytes,):
+        return pages
     return pages.as_strided((pages.shape[0], spec.page_bytes), (stride, 1))
 
 
@@ -195,11 +198,9 @@ def paged(
                 f"row_to_request: expected it for {rows} rows of {requests} requests, got None; "
                 "only a multiple of the requests has a default"
             )
-        next_n = max(rows // max(requests, 1), 1)
-        row_to_request = torch.arange(rows, dtype=torch.int32, device=device)
-        if next_n > 1:
-            row_to_request //= next_n
-    request = int32("row_to_request", row_to_request, (rows,), device)
+        request = _consecutive(rows, max(rows // max(requests, 1), 1), device)
+    else:
+        request = int32("row_to_request", row_to_request, (rows,), device)
     return Paged(queries, heads, pages, table, request, first, last)
 
 
@@ -214,9 +215,20 @@ def window(
     start: object, end: object, rows: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """start [T] (0 if None) and end [T] int32."""
-    if start is None:
-        start = torch.zeros(rows, dtype=torch.int32, device=device)
-    return int32("start", start, (rows,), device), int32("end", end, (rows,), device)
+    first = _zeros(rows, device) if start is None else int32("start", start, (rows,), device)
+    return first, int32("end", end, (rows,), device)
+
+
+@lru_cache(maxsize=64)
+def _zeros(rows: int, device: torch.device) -> torch.Tensor:
+    """The default start. Kept, as `_consecutive` is: making it costs more than all its checks."""
+    return torch.zeros(rows, dtype=torch.int32, device=device)
+
+
+@lru_cache(maxsize=64)
+def _consecutive(rows: int, next_n: int, device: torch.device) -> torch.Tensor:
+    """The default row_to_request: next_n rows for each request in turn."""
+    return torch.arange(rows, device=device).div(next_n, rounding_mode="floor").int()
 
 
 def slots_are_valid(slots: torch.Tensor, num_slots: int) -> None:

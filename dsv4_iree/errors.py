@@ -45,19 +45,20 @@ def check_tensor(
     """
     if not isinstance(tensor, torch.Tensor):
         raise ArgumentError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
-    sizes = tuple(tensor.shape)
+    sizes = tensor.shape
     fits = len(sizes) == len(shape)
-    for want, size in zip(
-        shape, sizes, strict=False
-    ):  # a plain loop: this runs for every argument of every call
-        fits = fits and (not isinstance(want, int) or want == size)
+    if fits:
+        for want, size in zip(shape, sizes):  # a plain loop: every argument of every call is here
+            if want != size and isinstance(want, int):
+                fits = False
     if not fits:
         wanted = "[" + ", ".join("*" if size is None else str(size) for size in shape) + "]"
         raise ArgumentError(f"{name}: expected shape {wanted}, got {list(tensor.shape)}")
-    dtypes = (dtype,) if isinstance(dtype, torch.dtype) else tuple(dtype)
-    if tensor.dtype not in dtypes:
+    given = tensor.dtype
+    if given is not dtype and (isinstance(dtype, torch.dtype) or given not in dtype):
+        dtypes = (dtype,) if isinstance(dtype, torch.dtype) else dtype
         wanted = " or ".join(str(d).removeprefix("torch.") for d in dtypes)
-        got = str(tensor.dtype).removeprefix("torch.")
+        got = str(given).removeprefix("torch.")
         raise ArgumentError(f"{name}: expected dtype {wanted}, got {got}")
     if device is not None and tensor.device != device:
         raise ArgumentError(

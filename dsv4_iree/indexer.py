@@ -74,8 +74,9 @@ class Indexer(CacheOps):
             "end": end,
         }
         by_rows = ("q", "q values", "q scales", "weights", "start", "end", "out")
-        call = Call("mqa_logits", "mqa_logits", inputs, {"out": logits}, (int(clean),), by_rows)
-        if logits.numel():
+        outputs, scores = {"out": logits}, logits.numel()
+        call = Call("mqa_logits", "mqa_logits", inputs, outputs, (int(clean),), by_rows, scores)
+        if scores:
             self._caller.run(call, workspace)
         return logits
 
@@ -140,6 +141,7 @@ class Indexer(CacheOps):
             {"out": logits},
             scalars,
             PAGED_ROWS,
+            logits.numel(),
         )
         if logits.numel():
             self._caller.run(call, workspace)
@@ -228,7 +230,15 @@ class Indexer(CacheOps):
             )
             return chosen.copy_(reference.as_ids(found, ids, args.start, *args.table, spec))
         scalars = (*page_scalars(args.pages), int(skip_short), IDS.index(ids))
-        call = Call("index_topk", "index_topk", args.inputs(), {"out": chosen}, scalars, PAGED_ROWS)
+        call = Call(
+            "index_topk",
+            "index_topk",
+            args.inputs(),
+            {"out": chosen},
+            scalars,
+            PAGED_ROWS,
+            args.rows * block_table.shape[1] * spec.page_size,
+        )
         if args.rows:
             self._caller.run(call, workspace)
         return chosen

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,8 @@ SIZE_SUFFIX = "_transients_size"  # IREE's name for the function that sizes the 
 FIXED_SIZE = "iree.abi.transients.size.constant"  # its answer, where no argument matters
 EMULATED = ("gfx942", "gfx950")  # hip:0 and hip:1 of the emulator
 ALIGNMENT = 64  # bytes; compiled code uses aligned vector loads
+INLINE_SCORES = {"vnni": 2048}
+"""Per form of the kernels: scores that one CPU thread has computed before others have woken up."""
 log = logging.getLogger("dsv4_iree")
 log.addHandler(logging.NullHandler())
 
@@ -48,6 +50,7 @@ class Device:
         uri: of the IREE device, such as "local-task" or "cuda://0".
         torch_device: where the tensors of a call must live.
         targets: artifact targets it can run, best first.
+        inline: a device for the same memory that runs a call on the thread that makes it.
         emulated: whether it is the emulator, whose device memory is host memory.
     """
 
@@ -57,10 +60,11 @@ class Device:
         torch_device: torch.device,
         targets: tuple[str, ...],
         *,
+        inline: Device | None = None,
         emulated: bool = False,
     ) -> None:
         self.uri, self.torch_device, self.targets = uri, torch_device, targets
-        self.emulated = emulated
+        self.inline, self.emulated = inline, emulated
         self.lock = threading.Lock()
         self.hal = rt.get_device(uri)
         self.hal_module = rt.create_hal_module(_instance(), self.hal)
@@ -75,24 +79,29 @@ class Device:
             )
         return self.hal.from_dlpack_capsule(to_dlpack(tensor))
 
-    @contextmanager
-    def access(self, tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-        """While it lasts, kernels may touch the tensors: the emulator checks every address."""
-        if not self.emulated:
-            yield
-            return
-        spans = {t.data_ptr(): t.numel() * t.element_size() for t in tensors}
-        for pointer, size in spans.items():
-            emulator.register(pointer, size)
-        try:
-            yield
-        finally:
-            for pointer in spans:
-                emulator.unregister(pointer)
+    def access(self, tensors: Iterable[torch.Tensor]) -> AbstractContextManager[None]:
+        """While it lasts, kernels may touch the tensors."""
+        return _emulator_access(tensors) if self.emulated else _NOTHING_TO_DO
 
     def synchronize(self) -> None:
         """Wait until every call on this device has ended."""
         self.timeline.wait(self.now)
+
+
+_NOTHING_TO_DO = nullcontext()
+
+
+@contextmanager
+def _emulator_access(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """The emulator checks every address against the memory that is registered."""
+    spans = {t.data_ptr(): t.numel() * t.element_size() for t in tensors}
+    for pointer, size in spans.items():
+        emulator.register(pointer, size)
+    try:
+        yield
+    finally:
+        for pointer in spans:
+            emulator.unregister(pointer)
 
 
 def torch_device(name: str) -> torch.device:
@@ -132,12 +141,13 @@ def open_device(name: str) -> Device:
 @cache
 def _open(kind: str, ordinal: int, device: torch.device) -> Device:
     if kind == "cpu":
-        return Device("local-task", device, ("cpu", "cpu-generic"))
+        targets: tuple[str, ...] = ("cpu", "cpu-generic")
+        return Device("local-task", device, targets, inline=Device("local-sync", device, targets))
     if kind == "hip" and device.type == "cpu":
         return Device(f"hip://{ordinal}", device, (EMULATED[ordinal],), emulated=True)
     properties = torch.cuda.get_device_properties(device)
     if kind == "hip":
-        targets: tuple[str, ...] = (properties.gcnArchName.split(":")[0],)
+        targets = (properties.gcnArchName.split(":")[0],)
     else:
         targets = (
             ("cuda",) if properties.major * 10 + properties.minor < 89 else ("cuda-sm89", "cuda")
@@ -147,13 +157,23 @@ def _open(kind: str, ordinal: int, device: torch.device) -> Device:
 
 @dataclass(frozen=True)
 class Function:
-    """One exported function of a loaded artifact, ready to be called."""
+    """One exported function of a loaded artifact, ready to be called.
+
+    Args:
+        device, context: where it runs.
+        run, size: the function, and the one that sizes its workspace.
+        fixed_size: bytes of workspace, where no argument matters.
+        inline: the same function on the device's inline device.
+        inline_scores: scores of a call up to which `inline` is faster; 0: never.
+    """
 
     device: Device
     context: rt.VmContext
     run: rt.VmFunction
     size: rt.VmFunction
     fixed_size: int | None
+    inline: Function | None = None
+    inline_scores: int = 0
 
     def workspace_bytes(self, args: Arguments) -> int:
         """Scratch bytes a call with these arguments needs."""
@@ -163,9 +183,21 @@ class Function:
         self.context.invoke(self.size, args.variants(self.device, None, 0), result)
         return int(result.get_variant(0))
 
-    def __call__(self, args: Arguments, workspace: torch.Tensor, *, wait: bool) -> None:
-        """Run on `args`, at least `workspace_bytes(args)` of scratch given."""
+    def __call__(
+        self, args: Arguments, workspace: torch.Tensor, *, wait: bool, inline: bool = False
+    ) -> None:
+        """Run on `args`, at least `workspace_bytes(args)` of scratch given.
+
+        Args:
+            wait: return when the results are there.
+            inline: on this thread, after everything that was queued before.
+        """
         device = self.device
+        if inline and self.inline:
+            with device.lock:
+                device.synchronize()
+                self.inline(args, workspace, wait=True)
+            return
         if device.torch_device.type == "cuda":  # the inputs may still be in the making there
             torch.cuda.current_stream(device.torch_device).synchronize()
         with device.lock, device.access((*args.tensors, workspace)):
@@ -207,23 +239,30 @@ class Module:
         artifact, code = manifest.verified_bytes(path)
         module = parse_module(artifact, code)
         check_module(artifact, module)
-        try:
-            context = rt.VmContext(_instance(), [device.hal_module, module])
-        except Exception as error:
-            raise ArtifactError(
-                f"{artifact.file}: made for {artifact.target}, which {device.uri} does not run "
-                f"({str(error).splitlines()[0]})"
-            ) from None
-        self.functions: dict[str, Function] = {}
-        for name in artifact.functions:
-            run = module.lookup_function(name)
-            size = module.lookup_function(f"{name}{SIZE_SUFFIX}")
-            fixed = run.reflection.get(FIXED_SIZE)
-            self.functions[name] = Function(
-                device, context, run, size, None if fixed is None else int(fixed)
-            )
+        self.functions = _functions(artifact, module, device)
         took = (time.perf_counter() - began) * 1e3
         log.debug("loaded %s for %s in %.1f ms", artifact.file, artifact.target, took)
+
+
+def _functions(artifact: Artifact, module: rt.VmModule, device: Device) -> dict[str, Function]:
+    """The artifact's exported functions on a device."""
+    try:
+        context = rt.VmContext(_instance(), [device.hal_module, module])
+    except Exception as error:
+        raise ArtifactError(
+            f"{artifact.file}: made for {artifact.target}, which {device.uri} does not run "
+            f"({str(error).splitlines()[0]})"
+        ) from None
+    scores = INLINE_SCORES.get(artifact.form, 0) if device.inline else 0
+    inline = _functions(artifact, module, device.inline) if device.inline and scores else {}
+    found: dict[str, Function] = {}
+    for name in artifact.functions:
+        run = module.lookup_function(name)
+        size = module.lookup_function(f"{name}{SIZE_SUFFIX}")
+        fixed = run.reflection.get(FIXED_SIZE)
+        fixed_size = None if fixed is None else int(fixed)
+        found[name] = Function(device, context, run, size, fixed_size, inline.get(name), scores)
+    return found
 
 
 @cache

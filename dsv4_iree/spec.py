@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import cached_property
 
 from dsv4_iree.errors import ArgumentError
 
@@ -132,7 +133,7 @@ class IndexerSpec:
         if self.layout is CacheLayout.F4:
             _require("head_dim", self.head_dim, (128, 256), "128 or 256 for layout F4")
 
-    @property
+    @cached_property
     def is_fp4(self) -> bool:
         return self.format is Format.FP4
 
@@ -145,24 +146,24 @@ class IndexerSpec:
             return ("quantize", "dequantize", "mqa_logits", "topk")
         return OPS
 
-    @property
+    @cached_property
     def value_bytes(self) -> int:
         """Bytes of one vector's values."""
         return self.head_dim * {Format.FP4: 1, Format.BF16: 4}.get(self.format, 2) // 2
 
-    @property
+    @cached_property
     def scale_bytes(self) -> int:
         """Bytes of one vector's scales: e8m0 per 32 dims, one fp32, or none."""
         if self.format is Format.BF16:
             return 0
         return self.head_dim // GROUP if self.is_fp4 else 4
 
-    @property
+    @cached_property
     def entry_bytes(self) -> int:
         """Bytes of one cached key: 68 in FP4, 132 in FP8 for head_dim 128."""
         return self.value_bytes + self.scale_bytes
 
-    @property
+    @cached_property
     def page_bytes(self) -> int:
         """Bytes of one page that hold data; the page stride may be larger."""
         return self.page_size * self.entry_bytes

@@ -17,7 +17,6 @@ from dsv4_iree.kernels.vnni_tile import (
     GROUPS,
     I32,
     K_CODES,
-    K_LIFT,
     K_SCALE,
     LANES,
     NARROW,
