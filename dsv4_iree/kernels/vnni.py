@@ -11,7 +11,7 @@ from dsv4_iree.kernels import dispatch
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.kernels.topk import select_entry
 from dsv4_iree.kernels.vnni_kernel import executable
-from dsv4_iree.kernels.vnni_tile import LANES
+from dsv4_iree.kernels.vnni_words import LANES
 from dsv4_iree.spec import CacheLayout, IndexerSpec
 
 RUN, LONG_RUN = 512, 2048  # keys per workgroup: enough of them to share out, or fewer row decodes

@@ -3,7 +3,8 @@
 
 A workgroup takes a run of keys and a few query rows. It decodes its rows once, then walks its keys
 in blocks of 64, and decodes a block again only where the next row belongs to another request.
-Scores stay in registers; `vnni_tile` and `vnni_scores` say how.
+Scores stay in registers until they are logits. The stages: `vnni_queries` and `vnni_keys` decode,
+`vnni_pages` finds the keys, `vnni_scores` multiplies; `vnni_words` tells the arithmetic of it all.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 from string import Template
 
 from dsv4_iree.kernels import vnni_keys as keys
-from dsv4_iree.kernels import vnni_tile as tile
+from dsv4_iree.kernels import vnni_pages as pages
+from dsv4_iree.kernels import vnni_queries as queries
 from dsv4_iree.kernels.dispatch import SIZES
 from dsv4_iree.kernels.entry import Arg
 from dsv4_iree.kernels.vnni_scores import scores
+from dsv4_iree.kernels.vnni_words import CONSTANTS, F32, I32, MASK, fill
 from dsv4_iree.spec import IndexerSpec
 
 STACK_HEADS = 128  # decoded query heads that fit on a workgroup's stack beside the keys
@@ -42,14 +45,12 @@ $constants
 %per_group = arith.constant $together : index
 %all_heads = arith.constant $heads : index
 $bindings
-$query_scratch
-$key_scratch
+$query_room
+$key_room
 %q_poison = memref.alloca() : $row_f32
 %first_column = memref.alloca() : $row_i32
 %end_column = memref.alloca() : $row_i32
 %request = memref.alloca() : $row_i32
-%base = memref.alloca() : memref<4xi64>
-%next = memref.alloca() : memref<4xi64>
 %across = stream.dispatch.workgroup.id[0] : index
 %down = stream.dispatch.workgroup.id[1] : index
 %first_row = arith.muli %down, %per_group : index
@@ -59,7 +60,7 @@ $key_scratch
 %run_end_any = arith.addi %run, %per_run : index
 %run_end = arith.minui %run_end_any, %columns : index
 // Decode the rows. Lanes that no row's window covers do not take part in choosing a form.
-%group:4 = scf.for %r = %c0 to %group_rows step %c1
+%seen:4 = scf.for %r = %c0 to %group_rows step %c1
     iter_args(%from = %run_end, %to = %run, %rows_narrow = %true, %rows_ordinary = %true)
     -> (index, index, i1, i1) {
   %row = arith.addi %first_row, %r : index
@@ -85,7 +86,7 @@ $key_scratch
   %who = arith.select %wanted, %asks, %none : index
   %who32 = arith.index_cast %who : index to i32
   memref.store %who32, %request[%r] : $row_i32
-  %seen:4 = scf.if %wanted -> (index, index, i1, i1) {
+  %decoded:4 = scf.if %wanted -> (index, index, i1, i1) {
     %flags:3 = scf.for %h = %c0 to %all_heads step %c1
         iter_args(%narrow_before = %rows_narrow, %ordinary_before = %rows_ordinary,
                   %nan_before = %false)
@@ -107,17 +108,16 @@ $key_scratch
   } else {
     scf.yield %from, %to, %rows_narrow, %rows_ordinary : index, index, i1, i1
   }
-  scf.yield %seen#0, %seen#1, %seen#2, %seen#3 : index, index, i1, i1
+  scf.yield %decoded#0, %decoded#1, %decoded#2, %decoded#3 : index, index, i1, i1
 }
 %last_key = arith.subi %run_end, %c1 : index
-%from32 = arith.index_cast %group#0 : index to i32
-%to32 = arith.index_cast %group#1 : index to i32
+%from32 = arith.index_cast %seen#0 : index to i32
+%to32 = arith.index_cast %seen#1 : index to i32
 %from_lanes = vector.broadcast %from32 : i32 to $i32
 %to_lanes = vector.broadcast %to32 : i32 to $i32
 %columns32 = arith.index_cast %columns : index to i32
 %column_lanes = vector.broadcast %columns32 : i32 to $i32
 %clean_flag = arith.cmpi ne, %clean, %c0 : index
-%no_lanes = arith.constant dense<false> : vector<16xi1>
 %clean_lanes = vector.broadcast %clean_flag : i1 to vector<16xi1>
 scf.for %block = %run to %run_end step %c64 {
   %block_end = arith.addi %block, %c64 : index
@@ -169,68 +169,63 @@ def executable(
             at most so many entries are not scored) and what the operands' sizes need.
     """
     names = [arg.name for arg in operands]
-    paged = "block_table" in names
+    source = pages.pages(spec) if "block_table" in names else pages.rows()
     heads = spec.num_heads
     together = max(1, STACK_HEADS // heads)
-    kinds, query_scratch = tile.query_scratch(together, heads)
-    bindings = [_binding(arg, kinds) for arg in operands]
+    types = queries.types(together, heads)
+    bindings = [_binding(arg, types) for arg in operands]
     bindings.append(
         "%result = stream.binding.subspan %result_binding[%c0]"
         " : !stream.binding -> memref<?x?xf32>{%rows, %columns}"
     )
     parameters = [f"%{name}_binding: !stream.binding" for name in [*names, "result"]]
     parameters += [f"%{number}: index" for number in numbers]
-    body = tile.fill(
+    body = fill(
         BODY,
-        kinds,
-        constants=tile.CONSTANTS,
+        **types,
+        constants=CONSTANTS,
         bindings="\n".join(bindings),
-        query_scratch=query_scratch,
-        key_scratch=tile.key_scratch(),
-        decode_head=tile.decode_head(kinds),
-        decode_keys=keys.decode_block(spec, paged=paged),
-        scores=scores(kinds, heads, together, ahead=paged),
+        query_room=queries.room(together, heads),
+        key_room=keys.room(),
+        decode_head=queries.decode_head(together, heads),
+        decode_keys=keys.decode_block(source),
+        scores=scores(types, heads, together, source),
         stores=_stores(keep="logits" in names),
-        find_request=keys.FIND_REQUEST if paged else keys.ONE_REQUEST,
+        find_request=source.find_request,
         together=str(together),
         heads=str(heads),
         row_f32=f"memref<{together}xf32>",
         row_i32=f"memref<{together}xi32>",
-        i32=tile.I32,
-        four=", ".join([tile.F32] * 4),
+        i32=I32,
+        mask=MASK,
+        four=", ".join([F32] * 4),
     )
-    return tile.fill(
-        EXECUTABLE,
-        {},
-        name=name,
-        together=str(together),
-        parameters=", ".join(parameters),
-        body=body,
-    )
+    parts = {"parameters": ", ".join(parameters), "body": body}
+    return fill(EXECUTABLE, name=name, together=str(together), **parts)
 
 
-def _binding(arg: Arg, kinds: dict[str, str]) -> str:
-    """%<name>, the operand's memory; its type goes into `kinds`."""
+def _binding(arg: Arg, types: dict[str, str]) -> str:
+    """%<name>, the operand's memory; its type goes into `types`."""
     rows = {"k_values": 64, "k_scales": 4}
     if arg.name in rows:  # read in runs of bytes that cross rows
-        kinds[arg.name] = "memref<?xi8>"
+        types[arg.name] = "memref<?xi8>"
         lines = [
             f"%{arg.name}_row = arith.constant {rows[arg.name]} : index",
             f"%{arg.name}_size = arith.muli %columns, %{arg.name}_row : index",
         ]
         sizes = f"%{arg.name}_size"
     else:
-        kinds[arg.name] = "memref" + str(arg).removeprefix("tensor")
+        types[arg.name] = "memref" + str(arg).removeprefix("tensor")
         lines = []
         sizes = ", ".join(f"%{SIZES.get(s, s)}" for s in arg.shape if isinstance(s, str))
     lines.append(
         f"%{arg.name} = stream.binding.subspan %{arg.name}_binding[%c0]"
-        f" : !stream.binding -> {kinds[arg.name]}{{{sizes}}}"
+        f" : !stream.binding -> {types[arg.name]}{{{sizes}}}"
     )
     return "\n".join(lines)
 
 
-OUTPUT, MASK, I32, F32 = "memref<?x?xf32>", "vector<16xi1>", tile.I32, tile.F32
+OUTPUT = "memref<?x?xf32>"
 
 
 def _stores(*, keep: bool) -> str:
@@ -245,20 +240,20 @@ def _stores(*, keep: bool) -> str:
 %in_output{n} = arith.cmpi ult, %column_lanes{n}, %column_lanes : {I32}
 %from_start{n} = arith.cmpi uge, %column_lanes{n}, %start_lanes : {I32}
 %before_end{n} = arith.cmpi ult, %column_lanes{n}, %end_lanes : {I32}
-%inside{n} = arith.andi %from_start{n}, %before_end{n} : vector<16xi1>
+%inside{n} = arith.andi %from_start{n}, %before_end{n} : {MASK}
 %tile{n} = arith.constant {n} : index
-%base{n} = memref.load %base[%tile{n}] : memref<4xi64>
-%there{n} = arith.cmpi sge, %base{n}, %l0 : i64
-%there_lanes{n} = vector.broadcast %there{n} : i1 to vector<16xi1>
-%visible{n} = arith.andi %inside{n}, %there_lanes{n} : vector<16xi1>
-%logit{n} = arith.select %visible{n}, %out#{n + 2}, %minus_inf : vector<16xi1>, {F32}""")
+%found32_{n} = memref.load %key_found[%tile{n}] : {keys.KEY_FOUND}
+%found{n} = arith.cmpi ne, %found32_{n}, %i0 : i32
+%found_lanes{n} = vector.broadcast %found{n} : i1 to {MASK}
+%visible{n} = arith.andi %inside{n}, %found_lanes{n} : {MASK}
+%logit{n} = arith.select %visible{n}, %out#{n + 2}, %minus_inf : {MASK}, {F32}""")
         new = f"%logit{n}"
         if keep:
             new = f"%old_or_new{n}"
             lines.append(f"""\
-%touched{n} = arith.ori %inside{n}, %clean_lanes : vector<16xi1>
-%kept_any{n} = arith.cmpi eq, %touched{n}, %no_lanes : vector<16xi1>
-%kept{n} = arith.andi %kept_any{n}, %in_output{n} : vector<16xi1>
+%touched{n} = arith.ori %inside{n}, %clean_lanes : {MASK}
+%kept_any{n} = arith.cmpi eq, %touched{n}, %no_lanes : {MASK}
+%kept{n} = arith.andi %kept_any{n}, %in_output{n} : {MASK}
 {new} = vector.maskedload %logits[%row, %column{n}], %kept{n}, %logit{n}
     : {OUTPUT}, {MASK}, {F32} into {F32}""")
         lines.append(

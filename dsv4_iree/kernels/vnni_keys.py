@@ -1,186 +1,213 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How the AVX512-VNNI kernels find and read the keys of a block: paged in layout N4, or in a row.
+"""Decoding a block of 64 keys, 16 at a time, into lanes; `vnni_words` says what into and why.
 
-Key bytes are only read in pages that the table names and that exist: 16 keys lie in one page, and
-the lanes past the last key of a ragged call read that key again.
+Bytes of a key lie side by side in memory, and here lanes are keys: each group of 16 keys is a
+matrix of 16 x 4 words, which is transposed on the way.
 """
 
 from __future__ import annotations
 
 from string import Template
 
-from dsv4_iree.kernels import vnni_tile as tile
-from dsv4_iree.spec import IndexerSpec
+from dsv4_iree.kernels.vnni_pages import Source, find_next
+from dsv4_iree.kernels.vnni_words import (
+    BIAS,
+    BYTES,
+    DOUBLED,
+    F32,
+    GROUPS,
+    I32,
+    MASK,
+    TILES,
+    fill,
+    look_up,
+    scratch,
+)
 
-DECODE_KEYS = Template("""\
+KEY_WORDS, KEY_SCALES, KEY_POISON = "memref<32x64xi32>", "memref<4x64xi32>", "memref<64xf32>"
+KEY_FOUND = f"memref<{TILES}xi32>"
+FOUR_KEYS = "vector<4x16xi8>"
+LEAST = -min(DOUBLED)
+EACH_BYTE = 0x01010101
+
+BLOCK_OF_KEYS = Template("""\
+%unsigned = arith.constant dense<$unsigned> : $bytes
+%least = arith.constant dense<$least> : $i32
+%bias = arith.constant dense<$bias> : $i32
 %flags:2 = scf.for %at = %c0 to %c64 step %c16
-    iter_args(%narrow_before = %group#2, %ordinary_before = %group#3) -> (i1, i1) {
+    iter_args(%narrow_before = %seen#2, %ordinary_before = %seen#3) -> (i1, i1) {
   %key = arith.addi %block, %at : index
+  $find
+  %found = arith.cmpi sge, %address, %c0 : index
+  %found32 = arith.extui %found : i1 to i32
   %tile = arith.divui %at, %c16 : index
-  $find_keys
-  %usable = arith.cmpi sge, %address, %c0 : index
-  %address64 = arith.index_cast %address : index to i64
-  memref.store %address64, %base[%tile] : memref<4xi64>
-  %raw = scf.if %usable -> ($i32) {
+  memref.store %found32, %key_found[%tile] : $key_found
+  %raw = scf.if %found -> ($i32) {
+    $find_scales
     $load_scales
-    %bytes_as_words = vector.bitcast %scale_bytes : vector<64xi8> to $i32
-    scf.yield %bytes_as_words : $i32
+    %scale_words = vector.bitcast %scale_bytes : vector<64xi8> to $i32
+    scf.yield %scale_words : $i32
   } else {
     %ordinary_words = arith.constant dense<0x7F7F7F7F> : $i32
     scf.yield %ordinary_words : $i32
   }
-  %at_raw = arith.constant 0 : index
-  vector.store %raw, %k_lift[%at_raw, %at] : $k_lift, $i32
-  $scale_bytes
+  $scales
+  // Keys outside all windows do not take part in choosing a form.
   %key32 = arith.index_cast %key : index to i32
   %key_splat = vector.broadcast %key32 : i32 to $i32
   %column = arith.addi %key_splat, %lane : $i32
   %before = arith.cmpi ult, %column, %from_lanes : $i32
   %after = arith.cmpi uge, %column, %to_lanes : $i32
-  %outside = arith.ori %before, %after : vector<16xi1>
+  %outside = arith.ori %before, %after : $mask
   %spread = arith.subi %e_max, %e_min : $i32
-  %close = arith.cmpi sle, %spread, %v3 : $i32
-  %not_low = arith.cmpi sge, %e_min, %vleast : $i32
-  %not_high = arith.cmpi sle, %e_max, %vmost : $i32
-  %in_range = arith.andi %not_low, %not_high : vector<16xi1>
-  %range_or_out = arith.ori %in_range, %outside : vector<16xi1>
-  %close_or_out = arith.ori %close, %outside : vector<16xi1>
-  %both = arith.andi %range_or_out, %close_or_out : vector<16xi1>
-  %all_ordinary = vector.reduction <and>, %range_or_out : vector<16xi1> into i1
-  %all_narrow = vector.reduction <and>, %both : vector<16xi1> into i1
+  %one_scale = arith.cmpi sle, %spread, %room : $i32
+  %not_low = arith.cmpi sge, %e_min, %least_ordinary : $i32
+  %not_high = arith.cmpi sle, %e_max, %most_ordinary : $i32
+  %in_range = arith.andi %not_low, %not_high : $mask
+  %ordinary_or_out = arith.ori %in_range, %outside : $mask
+  %one_scale_or_out = arith.ori %one_scale, %outside : $mask
+  %narrow_or_out = arith.andi %ordinary_or_out, %one_scale_or_out : $mask
+  %all_ordinary = vector.reduction <and>, %ordinary_or_out : $mask into i1
+  %all_narrow = vector.reduction <and>, %narrow_or_out : $mask into i1
   %narrow_now = arith.andi %narrow_before, %all_narrow : i1
   %ordinary_now = arith.andi %ordinary_before, %all_ordinary : i1
+  scf.if %found {
+    $values
+  }
   scf.yield %narrow_now, %ordinary_now : i1, i1
 }
-%narrow = arith.select %flags#0, %true, %false : i1
-scf.for %at = %c0 to %c64 step %c16 {
-  %tile = arith.divui %at, %c16 : index
-  %address64 = memref.load %base[%tile] : memref<4xi64>
-  %address = arith.index_cast %address64 : i64 to index
-  %at_raw = arith.constant 0 : index
-  %raw = vector.load %k_lift[%at_raw, %at] : $k_lift, $i32
-  $last_key
-  $store_scales
-  %usable = arith.cmpi sge, %address, %c0 : index
-  scf.if %usable {
-    $store_codes
-  }
-}
-$ahead
+$find_next
 %wide_or_exact = arith.select %flags#1, %i1, %i2 : i32
-%new_form = arith.select %narrow, %i0, %wide_or_exact : i32""")
-
-FIND_PAGE = Template("""\
-%page_size = arith.constant $page_size : index
-%entry_page = arith.divui %key, %page_size : index
-%token = arith.remui %key, %page_size : index
-%in_table = arith.cmpi ult, %entry_page, %width : index
-%page = scf.if %in_table -> (index) {
-  %page32 = memref.load %block_table[%who, %entry_page] : memref<?x?xi32>
-  %page_any = arith.index_cast %page32 : i32 to index
-  scf.yield %page_any : index
-} else {
-  scf.yield %none : index
-}
-// Negative ids are large unsigned numbers.
-%real = arith.cmpi ult, %page, %num_pages : index
-%page_base = arith.muli %page, %page_stride : index
-%values_at = arith.muli %token, %c64 : index
-%values_base = arith.addi %page_base, %values_at : index
-%address = arith.select %real, %values_base, %none : index""")
-
-# Pages lie anywhere, so the hardware does not see the next block coming: its addresses are kept for
-# the loop over heads, which asks for a few lines at a time. 0 stands for what will not be read.
-AHEAD = Template("""\
-scf.for %at = %c0 to %c64 step %c16 {
-  %ahead = arith.addi %block_end, %at : index
-  %key = arith.minui %ahead, %last_key : index
-  %tile = arith.divui %at, %c16 : index
-  $find_page
-  %next_address = arith.select %real, %values_base, %c0 : index
-  %next_address64 = arith.index_cast %next_address : index to i64
-  memref.store %next_address64, %next[%tile] : memref<4xi64>
-  scf.if %real {
-    $scales_base
-    memref.prefetch %cache[%scales_base], read, locality<3>, data : memref<?xi8>
-  }
-}""")
-
-PAGE_SCALES = Template("""\
-%page_values = arith.constant $page_values : index
-%scales_at = arith.muli %token, %c4 : index
-%scales_page = arith.addi %page_base, %page_values : index
-%scales_base = arith.addi %scales_page, %scales_at : index""")
-
-LOAD_SCALES = Template("""\
-$scales_base
-%scale_bytes = vector.load %cache[%scales_base] : memref<?xi8>, vector<64xi8>""")
-
-PAGE_VALUES = Template("""\
-${out}_offset = arith.constant $offset : index
-${out}_at = arith.addi %address, ${out}_offset : index
-$out = vector.load %cache[${out}_at] : memref<?xi8>, vector<16xi8>""")
-
-FIND_REQUEST = """\
-%asks32 = memref.load %row_to_request[%row] : memref<?xi32>
-%asks = arith.index_cast %asks32 : i32 to index
-%exists = arith.cmpi ult, %asks, %requests : index"""
-
-FIND_ENTRY = """\
-%entries_left = arith.subi %columns, %key : index
-%last_left = arith.subi %entries_left, %c1 : index
-%real = arith.cmpi sgt, %entries_left, %c0 : index
-%values_base = arith.muli %key, %c64 : index
-%address = arith.select %real, %values_base, %none : index"""
-
-ENTRY_SCALES = """\
-%scales_base = arith.muli %key, %c4 : index
-%bytes_left = arith.muli %entries_left, %c4 : index
-%bytes_there = vector.create_mask %bytes_left : vector<64xi1>
-%no_bytes = arith.constant dense<0> : vector<64xi8>
-%scale_bytes = vector.maskedload %k_scales[%scales_base], %bytes_there, %no_bytes
-    : memref<?xi8>, vector<64xi1>, vector<64xi8> into vector<64xi8>"""
-
-LAST_ENTRY = """\
-%key = arith.addi %block, %at : index
-%after_key = arith.subi %columns, %key : index
-%last_left = arith.subi %after_key, %c1 : index
-"""
-
-# Lanes past the last key read the last key again.
-ENTRY_VALUES = Template("""\
-${out}_lane = arith.constant $key : index
-${out}_there = arith.minui ${out}_lane, %last_left : index
-${out}_row = arith.muli ${out}_there, %c64 : index
-${out}_group = arith.constant $before : index
-${out}_in = arith.addi ${out}_row, ${out}_group : index
-${out}_at = arith.addi %address, ${out}_in : index
-$out = vector.load %k_values[${out}_at] : memref<?xi8>, vector<16xi8>""")
-
-ONE_REQUEST = """\
-%asks = arith.addi %c0, %c0 : index
-%exists = arith.ori %true, %false : i1"""
+%new_form = arith.select %flags#0, %i0, %wide_or_exact : i32""")
 
 
-def decode_block(spec: IndexerSpec, *, paged: bool) -> str:
+def room() -> str:
+    """The memory of a decoded block.
+
+    %key_words: dims 8 w .. 8 w + 6 of one parity of each key in row w: even dims first, 16 rows on
+    odd ones. %key_scales: the scale left to each group, as an exponent of a float. %key_poison: NaN
+    where a scale is NaN, else 0. %key_found: which tiles of 16 keys exist. %next: where
+    the tiles of the next block lie.
+    """
+    places = {"%key_words": KEY_WORDS, "%key_scales": KEY_SCALES, "%key_poison": KEY_POISON}
+    places |= {"%key_found": KEY_FOUND, "%next": "memref<4xi64>"}
+    return "\n".join(scratch(name, kind) for name, kind in places.items())
+
+
+def decode_block(source: Source) -> str:
     """Decode the block at key %block of request %who; %new_form is what it can be scored in."""
-    find_page = FIND_PAGE.substitute(page_size=spec.page_size)
-    page_scales = PAGE_SCALES.substitute(page_values=spec.page_size * spec.value_bytes)
-    if paged:
-        load_scales = tile.fill(LOAD_SCALES, {}, scales_base=page_scales)
-        ahead = tile.fill(AHEAD, {}, find_page=find_page, scales_base=page_scales)
-    else:
-        load_scales, ahead = ENTRY_SCALES, ""
-    return tile.fill(
-        DECODE_KEYS,
-        {},
-        i32=tile.I32,
-        k_lift=tile.K_LIFT,
-        scale_bytes=tile.scale_bytes("%raw"),
-        find_keys=find_page if paged else FIND_ENTRY,
-        load_scales=load_scales,
-        last_key="" if paged else LAST_ENTRY,
-        store_scales=tile.store_scales(),
-        store_codes=tile.store_codes(PAGE_VALUES if paged else ENTRY_VALUES),
-        ahead=ahead,
+    return fill(
+        BLOCK_OF_KEYS,
+        i32=I32,
+        bytes=BYTES,
+        mask=MASK,
+        key_found=KEY_FOUND,
+        unsigned=str([LEAST + value for value in DOUBLED] * 4),
+        least=str(LEAST * EACH_BYTE),
+        bias=str(BIAS * EACH_BYTE),
+        find=source.find,
+        find_scales=source.find_scales,
+        load_scales=source.load_scales,
+        scales=_scales(),
+        values=_values(source.load_values),
+        find_next=find_next(source),
     )
+
+
+def _scales() -> str:
+    """Split the scales in %raw into %shift0..%shift3 and what is left; %e_min and %e_max."""
+    lines = []
+    for g in range(GROUPS):
+        lines.append(f"""\
+%by{g} = arith.constant dense<{8 * g}> : {I32}
+%moved{g} = arith.shrui %raw, %by{g} : {I32}
+%e{g} = arith.andi %moved{g}, %v255 : {I32}""")
+    for name in ("min", "max"):
+        lines.append(f"""\
+%{name}01 = arith.{name}si %e0, %e1 : {I32}
+%{name}23 = arith.{name}si %e2, %e3 : {I32}
+%e_{name} = arith.{name}si %{name}01, %{name}23 : {I32}""")
+    for g in range(GROUPS):
+        lines.append(f"""\
+%above{g} = arith.subi %e{g}, %e_min : {I32}
+%shift{g} = arith.minsi %above{g}, %room : {I32}
+%left{g} = arith.subi %e{g}, %shift{g} : {I32}
+%bits{g} = arith.shli %left{g}, %v23 : {I32}
+%g{g} = arith.constant {g} : index
+vector.store %bits{g}, %key_scales[%g{g}, %at] : {KEY_SCALES}, {I32}""")
+    lines.append(f"""\
+%is_nan = arith.cmpi eq, %e_max, %v255 : {I32}
+%poison = arith.select %is_nan, %nans, %z : {MASK}, {F32}
+vector.store %poison, %key_poison[%at] : {KEY_POISON}, {F32}""")
+    return "\n".join(lines)
+
+
+def _values(load: Template) -> str:
+    """Decode 16 keys into %key_words from column %at on, one group after the other."""
+    lines = [f"%empty = arith.constant dense<0> : {FOUR_KEYS}"]
+    for g in range(GROUPS):
+        # Bytes are unsigned and must stay so when they are shifted: LEAST is added before that,
+        # and what BIAS has more than it after.
+        lines.append(f"""\
+%least_shifted{g} = arith.shli %least, %shift{g} : {I32}
+%lift{g} = arith.subi %bias, %least_shifted{g} : {I32}""")
+        for i in range(4):
+            # Key 4 j + i goes to 128-bit lane j: transposing each 128-bit lane is enough then.
+            whole = "%empty"
+            for j in range(4):
+                key, part, after = 4 * j + i, f"%part{g}_{i}_{j}", f"%keys{g}_{i}_{j}"
+                numbers = {"key": key, "before": 16 * g, "offset": 64 * key + 16 * g}
+                lines.append(load.substitute(out=part, **numbers))
+                kinds = f"vector<16xi8> into {FOUR_KEYS}"
+                lines.append(f"{after} = vector.insert {part}, {whole} [{j}] : {kinds}")
+                whole = after
+            lines.append(f"""\
+%flat{g}_{i} = vector.shape_cast {whole} : {FOUR_KEYS} to {BYTES}
+%keys{g}_{i} = vector.bitcast %flat{g}_{i} : {BYTES} to {I32}""")
+        lines += _transposed(g)
+        for w in range(4):
+            lines += _decoded(g, w)
+    return "\n".join(lines)
+
+
+def _transposed(g: int) -> list[str]:
+    """%word{g}_0 .. %word{g}_3: one word of the group each, key by key."""
+    low = [x + o for x in range(0, 16, 4) for o in (0, 16, 1, 17)]
+    high = [x + 2 for x in low]
+    first = [x + o for x in range(0, 16, 4) for o in (0, 1, 16, 17)]
+    second = [x + 2 for x in first]
+
+    def shuffle(name: str, one: str, other: str, lanes: list[int]) -> str:
+        return f"{name} = vector.shuffle {one}, {other} {lanes} : {I32}, {I32}"
+
+    a, b, c, d = (f"%keys{g}_{i}" for i in range(4))
+    return [
+        shuffle(f"%low_ab{g}", a, b, low),
+        shuffle(f"%low_cd{g}", c, d, low),
+        shuffle(f"%high_ab{g}", a, b, high),
+        shuffle(f"%high_cd{g}", c, d, high),
+        shuffle(f"%word{g}_0", f"%low_ab{g}", f"%low_cd{g}", first),
+        shuffle(f"%word{g}_1", f"%low_ab{g}", f"%low_cd{g}", second),
+        shuffle(f"%word{g}_2", f"%high_ab{g}", f"%high_cd{g}", first),
+        shuffle(f"%word{g}_3", f"%high_ab{g}", f"%high_cd{g}", second),
+    ]
+
+
+def _decoded(g: int, w: int) -> list[str]:
+    """Store the values of word w of group g: low nibbles are even dims, high ones odd dims."""
+    n = f"{g}_{w}"
+    lines = [
+        f"%codes{n} = vector.bitcast %word{n} : {I32} to {BYTES}",
+        f"%even{n} = arith.andi %codes{n}, %low_nibble : {BYTES}",
+        f"%odd{n} = arith.shrui %codes{n}, %nibble : {BYTES}",
+    ]
+    for parity, row in (("even", 4 * g + w), ("odd", 16 + 4 * g + w)):
+        p = f"{parity}{n}"
+        lines.append(f"""\
+%values_{p} = {look_up("%unsigned", f"%{p}")}
+%words_{p} = vector.bitcast %values_{p} : {BYTES} to {I32}
+%shifted_{p} = arith.shli %words_{p}, %shift{g} : {I32}
+%lifted_{p} = arith.addi %shifted_{p}, %lift{g} : {I32}
+%row_{p} = arith.constant {row} : index
+vector.store %lifted_{p}, %key_words[%row_{p}, %at] : {KEY_WORDS}, {I32}""")
+    return lines
