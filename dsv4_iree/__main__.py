@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import iree.runtime
 import torch
 
-from dsv4_iree import emulator, manifest, runtime
+from dsv4_iree import compat, emulator, manifest, runtime
 from dsv4_iree.errors import IndexerError
 from dsv4_iree.spec import TARGETS
 
@@ -52,6 +52,10 @@ def _arguments() -> argparse.Namespace:
             type=Path,
             help="folder of artifacts (default: $DSV4_IREE_ARTIFACTS or the user's cache)",
         )
+        if name == "info":
+            command.add_argument(
+                "--compat", action="store_true", help="the functions of other systems on offer"
+            )
         if name == "verify":
             command.add_argument("--target", nargs="+", choices=TARGETS, default=TARGETS)
             command.add_argument(
@@ -66,6 +70,8 @@ def _arguments() -> argparse.Namespace:
 
 
 def _info(args: argparse.Namespace, folders: Sequence[Path]) -> int:
+    if args.compat:
+        return _info_compat(args)
     found = [
         {"target": target, "file": path.stem, "folder": str(folder)}
         for folder in folders
@@ -90,6 +96,14 @@ def _info(args: argparse.Namespace, folders: Sequence[Path]) -> int:
     _table([(t, name or "no device here") for t, name in report["devices"].items()])
     print(f"{len(found)} artifacts in {', '.join(map(str, folders))}")
     _table([(one["target"], one["file"]) for one in found])
+    return 0
+
+
+def _info_compat(args: argparse.Namespace) -> int:
+    if args.json:
+        print(json.dumps([offer._asdict() for offer in compat.TABLE], indent=2))
+    else:
+        _table([compat.Offer._fields, *compat.TABLE])
     return 0
 
 
