@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 import dsv4_iree
 from dsv4_iree import emulator
 from dsv4_iree.compat import serve
 from dsv4_iree.spec import IndexerSpec
+
+sys.path.insert(0, str(Path(__file__).parent))  # the suites beside the tests
 
 EMULATED = {"gfx942": "hip:0", "gfx950": "hip:1"}
 Make = Callable[[str, str, IndexerSpec], Path]
@@ -67,7 +69,3 @@ def compat_emulated(
     serve.use()
     yield request.param
     serve.use()
-
-
-def int32(*numbers: int) -> torch.Tensor:
-    return torch.tensor(numbers, dtype=torch.int32)

@@ -1,0 +1,164 @@
+"""The table of compat functions against the modules, and the refusals."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.resources
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from dsv4_iree import ArgumentError, compat
+from dsv4_iree.compat import aiter, aiter_rotate, deepgemm, keys, serve
+
+SYSTEMS = sorted({offer.system for offer in compat.TABLE})
+
+
+def functions(system: str) -> dict[str, object]:
+    module = importlib.import_module(f"dsv4_iree.compat.{system}")
+    own = inspect.getmembers(module, inspect.isfunction)
+    return {name: f for name, f in own if f.__module__ == module.__name__}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_function_is_in_the_table_once(system: str) -> None:
+    offered = [offer.function for offer in compat.TABLE if offer.system == system]
+    assert len(offered) == len(set(offered))
+    public = {name for name in functions(system) if not name.startswith("_")}
+    assert public <= set(offered) <= set(functions(system))
+    assert all(f.__doc__ for name, f in functions(system).items() if name in offered)
+
+
+def test_modules_without_a_row_are_shared_parts() -> None:
+    names = {path.stem for path in importlib.resources.files("dsv4_iree.compat").iterdir()}
+    assert names - {"__init__", "__pycache__"} == {*SYSTEMS, "serve", "keys"}
+
+
+def test_words_of_the_table_are_known_and_absent_ones_say_why() -> None:
+    known = {compat.NATIVE, compat.CONVERTED, compat.TORCH, compat.ABSENT}
+    for offer in compat.TABLE:
+        assert set(offer[2:6]) <= known, offer
+        assert offer.note or compat.ABSENT not in offer[2:6], offer
+    assert compat.Offer._fields[2:6] == compat.TARGETS
+
+
+@pytest.mark.parametrize(
+    "offer", [o for o in compat.TABLE if o.cpu == compat.ABSENT], ids=lambda o: o.function
+)
+def test_absent_functions_raise_with_the_reason_and_what_to_do(offer: compat.Offer) -> None:
+    words = rf"^{offer.function}: not offered, .*; score all keys"
+    with pytest.raises(ArgumentError, match=words):
+        functions(offer.system)[offer.function](1, 2, three=3)
+
+
+def test_info_prints_the_table() -> None:
+    command = [sys.executable, "-m", "dsv4_iree", "info", "--compat"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert len(text.splitlines()) == len(compat.TABLE) + 1
+    assert text.split()[:6] == ["system", "function", *compat.TARGETS]
+    rows = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+    assert [tuple(row.values()) for row in json.loads(rows)] == [tuple(o) for o in compat.TABLE]
+
+
+SIGNATURES = {  # argument names in order, as published
+    "deepgemm.fp8_fp4_mqa_logits": "q kv weights cu_seq_len_k_start cu_seq_len_k_end clean_logits "
+    "max_seqlen_k logits_dtype schedule_meta",
+    "deepgemm.fp8_fp4_paged_mqa_logits": "q kv_cache weights context_lens block_table "
+    "schedule_meta max_context_len clean_logits logits_dtype indices",
+    "deepgemm.get_paged_mqa_logits_metadata": "context_lens block_kv num_sms indices",
+    "tokenspeed.indexer_mxfp4_paged_gather": "kv_cache values_out scales_out block_table "
+    "cu_seq_lens cache_block_size",
+    "tokenspeed.persistent_topk": "logits lengths output workspace k max_seq_len q_len_per_req",
+    "xkernels.dsa_indexer_topk": "q k weights topk lengths row_starts backend",
+    "xkernels.mxfp4_paged_gather": "kv_packed kv_scale block_table sel_pos block_size group_size "
+    "out_dtype backend",
+    "aiter.fp8_mqa_logits": "Q KV kv_scales weights cu_starts cu_ends clean_logits",
+    "aiter.deepgemm_fp8_paged_mqa_logits": "q_fp8 kv_cache weights out_logits context_lens "
+    "kv_indices max_model_len Preshuffle KVBlockSize ChunkK TotalCuCount WavePerEU VarCtxSchedule",
+    "vllm.rocm_fp8_paged_mqa_logits": "q_fp8 kv_cache_fp8 weights context_lens block_tables "
+    "schedule_metadata max_model_len",
+    "sglang.topk_transform_512": "scores seq_lens page_tables out_page_indices page_size "
+    "out_raw_indices",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_arguments_have_the_published_names_and_order(name: str) -> None:
+    system, function = name.split(".")
+    parameters = inspect.signature(functions(system)[function]).parameters
+    assert list(parameters) == SIGNATURES[name].split()
+
+
+E4M3 = torch.float8_e4m3fn
+Q8, K8, W, END = torch.zeros(2, 8, 128).to(E4M3), torch.zeros(5, 128).to(E4M3), torch.ones(2, 8), \
+    torch.ones(2, dtype=torch.int32)  # fmt: skip
+REFUSED = {
+    "bf16 weights with fp32 logits": (
+        lambda: deepgemm.fp8_mqa_logits(Q8, (K8, torch.ones(5)), W.bfloat16(), END, END),
+        r"^weights: expected dtype float32, or bfloat16 with bfloat16 logits, got",
+    ),
+    "compressed and clean": (
+        lambda: deepgemm.fp8_mqa_logits(Q8, (K8, torch.ones(5)), W, END, END, True, 4),
+        r"^clean_logits: expected False with max_seqlen_k=4, got True;",
+    ),
+    "two dialects": (
+        lambda: aiter.fp8_mqa_logits(
+            Q8, torch.zeros(5, 128).to(torch.float8_e4m3fnuz), torch.ones(5), W, END, END
+        ),
+        r"^KV: expected the dtype of Q, torch.float8_e4m3fn, got torch.float8_e4m3fnuz$",
+    ),
+    "MXFP8 queries": (
+        lambda: deepgemm.fp8_fp4_mqa_logits((Q8, END[:, None]), (K8, torch.ones(5)), W, END, END),
+        r"^q scales: not offered, FP8 with a scale per 32",
+    ),
+    "another page": (
+        lambda: deepgemm.fp8_paged_mqa_logits(
+            Q8[:, None], torch.zeros(3, 64, 1, 68).byte(), W, END, END[:, None], None, 64
+        ),
+        r"^kv_cache: expected shape \[pages, P, 1, 132\] for head_dim 128 in format fp8, got",
+    ),
+    "bytes of no dialect": (
+        lambda: deepgemm.fp8_mqa_logits(
+            Q8.view(torch.uint8), (K8, torch.ones(5)), W, END, END
+        ),
+        r"^q: expected dtype float8_e4m3fn or float8_e4m3fnuz, got torch.uint8; view the bytes",
+    ),
+    "candidates": (
+        lambda: aiter.paged_mxfp4_mqa_logits(*[torch.empty(0)] * 6, 8, candidates=END),
+        r"^paged_mxfp4_mqa_logits: not offered, candidates asks for",
+    ),
+    "FP8 of rotated queries": (
+        lambda: aiter_rotate.rope_rotate_activation(
+            torch.empty(1, 8, 128), torch.ones(1, 8, 128), torch.ones(3, 32), torch.ones(3, 32),
+            torch.zeros(1), 64, out_scale=torch.ones(8),
+        ),
+        r"^rope_rotate_activation: not offered, FP8 queries",
+    ),
+    "a split cache of another shape": (
+        lambda: keys.split_spec(torch.empty(3, 64, 64)),
+        r"^payload: expected shape \[pages, D/128, 4, P, 16\], got \[3, 64, 64\]$",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "words"), REFUSED.values(), ids=REFUSED)
+def test_refusals_name_the_argument(call, words: str) -> None:
+    serve.use(backend="reference")
+    with pytest.raises(ArgumentError, match=words):
+        call()
+    serve.use()
+
+
+def test_an_indexer_is_loaded_once_per_spec_device_and_thread() -> None:
+    serve.use(backend="reference")
+    cpu = torch.device("cpu")
+    first = serve.indexer(cpu, topk=8)
+    assert serve.indexer(cpu, topk=8) is first
+    assert serve.indexer(cpu, topk=16) is not first
+    serve.use(backend="reference")
+    assert serve.indexer(cpu, topk=8) is not first
+    serve.use()
