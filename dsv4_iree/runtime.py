@@ -134,8 +134,9 @@ def torch_device(name: str) -> torch.device:
 
 def open_device(name: str) -> Device:
     """The IREE device for `torch_device(name)`, one for all who ask."""
+    device = torch_device(name)  # refuses an index that is no number
     kind, _, index = name.partition(":")
-    return _open(kind, int(index or 0), torch_device(name))
+    return _open(kind, int(index or 0), device)
 
 
 @cache

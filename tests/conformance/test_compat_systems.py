@@ -384,7 +384,9 @@ def test_sglang_pools_give_back_the_bytes_they_took_in_both_page_forms(rne: bool
 def test_sglang_topk_gives_physical_slots_and_drops_minus_infinity() -> None:
     scores = torch.randn(3, 700, generator=torch.Generator().manual_seed(8))
     scores[0, 10:20] = float("-inf")
-    table = torch.stack([torch.randperm(40, generator=torch.Generator().manual_seed(9))[:11] for _ in range(3)]).int()
+    table = torch.stack(
+        [torch.randperm(40, generator=torch.Generator().manual_seed(9))[:11] for _ in range(3)]
+    ).int()
     slots, raw = (torch.full((3, 512), 77, dtype=torch.int32) for _ in range(2))
     sglang.topk_transform_512(scores, int32(600, 30, -2), table, slots, 64, raw)
     assert raw[1, :30].sort().values.equal(torch.arange(30).int())
