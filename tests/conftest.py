@@ -23,6 +23,11 @@ torch.set_num_threads(2)
 Load = Callable[..., dsv4_iree.Indexer]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the tests that take a minute")
+    parser.addoption("--fuzz", type=int, default=0, help="random cases of each fuzz test")
+
+
 @pytest.fixture(scope="session")
 def artifacts(pytestconfig: pytest.Config) -> Path:
     """Folder of artifacts made from exactly these sources."""

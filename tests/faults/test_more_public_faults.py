@@ -37,6 +37,19 @@ def test_padded_views_of_logits_are_read_by_their_stride(compiled: Backend, monk
     serve.use()
 
 
+def test_logits_of_two_gib_are_selected_from(
+    compiled: Backend, pytestconfig: pytest.Config
+) -> None:
+    """Rows x columns x 4 bytes just above 2^31: with --long, for it takes a minute and 2 GiB."""
+    if not pytestconfig.getoption("long"):
+        pytest.skip("takes a minute: --long")
+    logits, end = torch.zeros(32768, 16385), torch.full((32768,), 8).int()
+    logits[-1, -1], logits[-1, -3], end[-1] = 1, 2, 16385
+    chosen = compiled(IndexerSpec(topk=8), "topk").topk(logits, None, end)
+    assert chosen[-1].tolist() == [16382, 16384, 0, 1, 2, 3, 4, 5]
+    assert chosen[:-1].eq(torch.arange(8)).all()
+
+
 def test_nan_and_empty_candidate_blocks_are_left_out_once(compiled: Backend) -> None:
     nan, none = float("nan"), float("-inf")
     scores = torch.tensor([[1.0, nan, 3.0, nan, 2.0, 0.5, nan, 4.0], [none] * 7 + [nan]])
