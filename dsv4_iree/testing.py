@@ -121,7 +121,10 @@ def assert_bytes_equal(actual: torch.Tensor, expected: torch.Tensor) -> None:
     """Equal bit for bit, NaN and the sign of zero included; reports the first difference."""
     assert actual.shape == expected.shape, f"shape {list(actual.shape)}, {list(expected.shape)}"
     assert actual.dtype == expected.dtype, f"dtype {actual.dtype}, {expected.dtype}"
-    x, y = (torch.atleast_1d(t).contiguous().view(torch.uint8) for t in (actual, expected))
+    x, y = (  # not contiguous(): that keeps the stride of a single element
+        torch.empty(t.shape or (1,), dtype=t.dtype).copy_(t).view(torch.uint8)
+        for t in (actual, expected)
+    )
     if not torch.equal(x, y):
         at = (x != y).nonzero()[0].tolist()
         raise AssertionError(
