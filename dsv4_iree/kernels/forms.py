@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import mma, vnni
+from dsv4_iree.kernels import mma, radix, vnni
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.spec import IndexerSpec
 
@@ -11,7 +11,7 @@ VNNI = {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"}
 
 
 def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
-    """The form of `op` for a target: "vnni", "mma", or "portable" where no better one fits.
+    """The form of `op` for a target: "portable" where no better one fits.
 
     Args:
         cpu: instruction sets of this host, for which target cpu is compiled.
@@ -20,6 +20,8 @@ def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
         return "vnni"
     if not target.startswith("cpu") and mma.fits(op, target, spec):
         return "mma"
+    if radix.fits(op, target, spec):
+        return "radix"
     return "portable"
 
 
@@ -29,4 +31,6 @@ def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
         return vnni.function(entry, spec)
     if form == "mma":
         return mma.function(entry, target, spec)
+    if form == "radix":
+        return radix.function(entry, target, spec)
     return pure_function(entry)

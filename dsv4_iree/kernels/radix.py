@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Top-k on GPUs by radix selection: which specs it serves, and its functions in a module.
+
+Two dispatches: the best k entries of each chunk of a row, then the best k of what is left, sorted.
+A row is read once, and shared out over as many workgroups as it has chunks.
+"""
+
+from __future__ import annotations
+
+from dsv4_iree.kernels import dispatch
+from dsv4_iree.kernels.entry import Arg, Entry
+from dsv4_iree.kernels.radix_kernel import CHUNK, keep, rank
+from dsv4_iree.kernels.radix_steps import GATHERED
+from dsv4_iree.spec import IndexerSpec
+
+SUBGROUP = {"gfx942": 64, "gfx950": 64, "cuda": 32, "cuda-sm89": 32}
+
+SELECT = """\
+%chunk = arith.constant {chunk} : index
+%k = arith.constant {k} : index
+%chunks = arith.ceildivui %columns, %chunk : index
+%regions = arith.muli %rows, %chunks : index
+%entries = arith.muli %regions, %k : index
+%kept = flow.dispatch @{name}_keep::@{name}_keep[%rows, %chunks](
+    %logits, %start, %end, %rows, %chunks, %row_stride, %columns)
+    : ({logits}{{%rows, %row_stride}}, tensor<?xi32>{{%rows}}, tensor<?xi32>{{%rows}},
+       index, index, index, index) -> tensor<?xi64>{{%entries}}
+%chosen = flow.dispatch @{name}_rank::@{name}_rank[%rows, %chunks](
+    %kept, %start, %end, %rows, %chunks, %columns, %absolute)
+    : (tensor<?xi64>{{%entries}}, tensor<?xi32>{{%rows}}, tensor<?xi32>{{%rows}},
+       index, index, index, index) -> {out}{{%rows}}
+util.return %chosen : {out}"""
+
+
+def fits(op: str, target: str, spec: IndexerSpec) -> bool:
+    """Whether these kernels serve `op` for `spec` on the target."""
+    return op == "topk" and target in SUBGROUP and spec.topk <= GATHERED
+
+
+def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
+    """`@<entry>_pure`, and the kernels that it dispatches."""
+    (out,), logits = entry.outputs, entry.inputs[0]
+    lines, sizes = dispatch.sizes(entry.inputs)
+    lines += dispatch.scalars(entry)
+    lines.append(f"%row_stride = arith.addi %{sizes[1]}, %c0 : index")
+    fields = {"name": entry.name, "chunk": CHUNK, "k": spec.topk, "logits": logits, "out": out}
+    lines.append(SELECT.format(**fields))
+    return "\n".join([kernels(entry.name, logits, target, spec), dispatch.pure(entry, lines)])
+
+
+def kernels(name: str, logits: Arg, target: str, spec: IndexerSpec) -> str:
+    """`@<name>_keep` and `@<name>_rank`."""
+    element = str(logits).removesuffix(">").rpartition("x")[2]
+    lanes = SUBGROUP[target]
+    kept = keep(f"{name}_keep", element, spec.topk, lanes)
+    return "\n".join([kept, rank(f"{name}_rank", spec.topk, lanes)])
