@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import mma, radix, vnni
+from dsv4_iree.kernels import mma, radix, threshold, vnni
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.spec import IndexerSpec
 
-VNNI = {"avx512f", "avx512bw", "avx512vl", "avx512_vnni"}
+AVX512 = {"avx512f", "avx512bw", "avx512vl"}
+VNNI = AVX512 | {"avx512_vnni"}
 
 
 def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
-    """The form of `op` for a target: "portable" where no better one fits.
+    """The form of `op` for a target: the best that fits, "portable" if none does.
 
     Args:
         cpu: instruction sets of this host, for which target cpu is compiled.
     """
     if target == "cpu" and set(cpu.split()) >= VNNI and vnni.fits(op, spec):
         return "vnni"
+    if target == "cpu" and set(cpu.split()) >= AVX512 and threshold.fits(op):
+        return "threshold"
     if not target.startswith("cpu") and mma.fits(op, target, spec):
         return "mma"
     if radix.fits(op, target, spec):
@@ -29,6 +32,8 @@ def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
     """`@<entry>_pure` in the given form, with the kernels it dispatches."""
     if form == "vnni":
         return vnni.function(entry, spec)
+    if form == "threshold":
+        return threshold.function(entry, spec)
     if form == "mma":
         return mma.function(entry, target, spec)
     if form == "radix":
