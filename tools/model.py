@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Model the AMD artifacts at serving shapes: executed on the emulator, counted, and priced.
+
+    python tools/model.py                             the logits kernels, decode and prefill
+    python tools/model.py --op topk --rows 64 --keys 262144 --json
+    python tools/model.py --target gfx950 --op mqa_logits --rows 8192 --keys 8192
+
+Every kernel runs with its real number of keys and as many of the rows as are quick to emulate;
+counts are then multiplied by the rest of the rows. The time of each resource is what those
+instructions take at the chip's peak rates, and that of memory what reading every operand and
+writing every result once takes. The largest binds. It is a floor, and nothing here is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+import dsv4_iree
+from dsv4_iree import emulator, manifest
+from dsv4_iree.emulator import Dispatch
+from dsv4_iree.emulator.cost import CHIPS, RESOURCES, cost
+from dsv4_iree.spec import SPECS
+
+DEVICES = {"gfx942": "hip:0", "gfx950": "hip:1"}
+SHAPES = {
+    "paged_mqa_logits": ((256, 65536), (1, 65536)),
+    "mqa_logits": ((8192, 8192),),
+    "topk": ((1, 262144), (256, 262144)),
+}
+EMULATED_LOGITS = 1 << 22  # pairs of row and key: seconds of emulation
+
+
+@dataclass(frozen=True)
+class Line:
+    """Modelled microseconds of one op at one shape."""
+
+    chip: str
+    op: str
+    rows: int
+    keys: int
+    resources: dict[str, float]
+    binds: str
+    microseconds: float
+    petaflops: float
+    memory_share: float  # of the time, that memory is busy
+
+
+def model(op: str, target: str, rows: int, keys: int, artifacts: Path | None) -> Line:
+    """Emulate part of the rows, scale the counts, and price them."""
+    fewer = min(rows, max(8, EMULATED_LOGITS // keys))
+    indexer = dsv4_iree.load("flash", device=DEVICES[target], artifacts=artifacts, ops=[op])
+    traffic = _run(op, indexer, fewer, keys, rows / fewer)
+    chip = CHIPS[target]
+    costs = [cost(_scaled(d, rows / fewer), chip) for d in emulator.stats()]
+    resources = {name: 1e6 * sum(getattr(c, name) for c in costs) for name in RESOURCES}
+    resources["memory"] = 1e6 * traffic / chip.memory_bytes_per_s
+    binds = max(resources, key=lambda name: resources[name])
+    time, flops = resources[binds], 2 * rows * keys * 64 * 128 if op != "topk" else 0
+    share = resources["memory"] / time
+    return Line(chip.name, op, rows, keys, resources, binds, time, flops / time / 1e9, share)
+
+
+def _run(op: str, indexer: dsv4_iree.Indexer, rows: int, keys: int, times: float) -> float:
+    """Run `op` once; bytes of all its operands and results, for `times` as many rows."""
+    spec = indexer.spec
+    random = torch.Generator().manual_seed(0)
+    end = torch.full((rows,), keys, dtype=torch.int32)
+    emulator.reset_stats()
+    if op == "topk":
+        logits = torch.randn(rows, keys, generator=random)
+        indexer.topk(logits, None, end)
+        return rows * times * 4 * (keys + spec.topk)
+    q = _vectors((rows, spec.num_heads), random)
+    weights = torch.randn(rows, spec.num_heads, generator=random)
+    row_bytes = spec.num_heads * (68 + 4) + 8
+    if op == "mqa_logits":
+        indexer.mqa_logits(q, _vectors((keys,), random), weights, None, end)
+        return rows * times * (row_bytes + 4 * keys) + 68 * keys
+    # One page serves every row: instructions are the same, and memory is priced by its size.
+    cache = torch.full((1, spec.page_bytes), 127, dtype=torch.uint8)
+    table = torch.zeros(rows, keys // spec.page_size, dtype=torch.int32)
+    indexer.paged_mqa_logits(q, weights, cache, table, end)
+    return rows * times * (row_bytes + (68 + 4) * keys + 4 * table.shape[1])
+
+
+def _vectors(shape: tuple[int, ...], random: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    values = torch.randint(0, 256, (*shape, 64), generator=random, dtype=torch.uint8)
+    return values, torch.randint(124, 128, (*shape, 4), generator=random).byte()
+
+
+def _scaled(dispatch: Dispatch, times: float) -> Dispatch:
+    """The same, done by `times` as many workgroups."""
+    return replace(
+        dispatch,
+        workgroups=round(dispatch.workgroups * times),
+        classes={name: round(n * times) for name, n in dispatch.classes.items()},
+        opcodes={name: round(n * times) for name, n in dispatch.opcodes.items()},
+    )
+
+
+def table(lines: list[Line]) -> str:
+    head = f"{'chip':8}{'op':18}{'rows':>6}{'keys':>8}" + "".join(f"{r:>10}" for r in RESOURCES)
+    text = ["modelled, not measured: microseconds at peak rates, resources overlapping"]
+    text.append(f"{head}{'modelled':>10}  {'binds':8}{'PF':>6}{'memory busy':>13}")
+    for line in lines:
+        numbers = "".join(f"{line.resources[r]:10.1f}" for r in RESOURCES)
+        text.append(
+            f"{line.chip:8}{line.op:18}{line.rows:6}{line.keys:8}{numbers}"
+            f"{line.microseconds:10.1f}  {line.binds:8}{line.petaflops:6.2f}"
+            f"{100 * line.memory_share:11.0f} %"
+        )
+    return "\n".join(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", nargs="+", choices=DEVICES, default=list(DEVICES))
+    parser.add_argument(
+        "--op", nargs="+", choices=SHAPES, default=["paged_mqa_logits", "mqa_logits"]
+    )
+    parser.add_argument("--rows", type=int, help="query rows (default: serving shapes)")
+    parser.add_argument("--keys", type=int, help="keys, a multiple of 64; with --rows")
+    parser.add_argument("--artifacts", type=Path, help="folder (default: the user's cache)")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    args = parser.parse_args()
+    emulator.enable()
+    lines = []
+    for op in args.op:
+        for rows, keys in ((args.rows, args.keys),) if args.rows and args.keys else SHAPES[op]:
+            for target in args.target:
+                try:
+                    lines.append(model(op, target, rows, keys, args.artifacts))
+                except dsv4_iree.ArtifactError as error:
+                    sys.exit(f"{error}\n{manifest.build_command(op, target, SPECS['flash'])}")
+    if args.json:
+        for line in lines:
+            sys.stdout.write(json.dumps({**vars(line), "modelled": True}) + "\n")
+    else:
+        sys.stdout.write(table(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
