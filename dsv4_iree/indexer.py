@@ -230,15 +230,7 @@ class Indexer(CacheOps):
             )
             return chosen.copy_(reference.as_ids(found, ids, args.start, *args.table, spec))
         scalars = (*page_scalars(args.pages), int(skip_short), IDS.index(ids))
-        call = Call(
-            "index_topk",
-            "index_topk",
-            args.inputs(),
-            {"out": chosen},
-            scalars,
-            PAGED_ROWS,
-            args.rows * block_table.shape[1] * spec.page_size,
-        )
+        call = Call("index_topk", "index_topk", args.inputs(), {"out": chosen}, scalars, PAGED_ROWS)
         if args.rows:
             self._caller.run(call, workspace)
         return chosen

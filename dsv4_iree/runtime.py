@@ -262,7 +262,9 @@ def _functions(artifact: Artifact, module: rt.VmModule, device: Device) -> dict[
         size = module.lookup_function(f"{name}{SIZE_SUFFIX}")
         fixed = run.reflection.get(FIXED_SIZE)
         fixed_size = None if fixed is None else int(fixed)
-        found[name] = Function(device, context, run, size, fixed_size, inline.get(name), scores)
+        # IREE 3.13 does not let local-sync use a torch tensor as workspace.
+        most = scores if fixed_size == 0 else 0
+        found[name] = Function(device, context, run, size, fixed_size, inline.get(name), most)
     return found
 
 

@@ -5,11 +5,14 @@
     python tools/bench.py                                       every op, its default shapes, CPU
     python tools/bench.py --op paged_mqa_logits --rows 4 --keys 8192 --json
     python tools/bench.py --op topk --rows 1 16 64 --keys 65536 --plot topk.png
+    python tools/bench.py --op paged_mqa_logits mqa_logits --warm --peak
     python tools/bench.py --op overhead
 
 Every shape is checked against the reference first. Then the compiled op and its peers run in turn,
-round after round, on random data that no cache holds from the round before; the median counts.
-Peers: torch eager in fp32 and bf16, and torch.compile of the faster one.
+round after round, on random data that no cache holds from the round before (unless --warm); the
+fastest round counts, since whatever else the machine does only adds to it. Peers: torch eager and
+torch.compile, in fp32 and bf16. --peak also gives the rate of the dots, and what part it is of the
+most that this CPU's int8 dot products reach (`int8_peak.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +59,10 @@ COLUMNS = {
     "speedup_vs_eager": 16,
     "speedup_vs_compile": 18,
     "overhead_us": 11,
+    "gops": 7,
+    "of_peak": 7,
 }
+SCORED = ("paged_mqa_logits", "mqa_logits", "index_topk")
 Run = Callable[[], object]
 
 
@@ -89,9 +95,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, nargs="+")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--warm", action="store_true", help="leave the caches as they are")
+    parser.add_argument("--peak", action="store_true", help="measure the CPU's int8 peak too")
     parser.add_argument("--artifacts", type=Path)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.add_argument("--plot", type=Path, help="bar chart of the medians, as PNG or SVG")
+    parser.add_argument("--plot", type=Path, help="bar chart of the times, as PNG or SVG")
     return parser.parse_args()
 
 
@@ -109,10 +117,11 @@ def _measure(
         runs |= {f"eager_{name}": run for name, run in case.eager.items()}
     if "compile" in args.peers:
         for name, run in case.eager.items():
+            torch.compiler.reset()  # else the last of many shapes run as they are
             compiled = torch.compile(run, dynamic=False)
             compiled()
             runs[f"compile_{name}"] = compiled
-    times = _interleaved(runs, args.rounds, indexer)
+    times = _interleaved(runs, args.rounds, indexer, warm=args.warm)
     result["ms"] = times.pop("compiled")
     result |= {f"{name}_ms": ms for name, ms in times.items()}
     for peer in PEERS:
@@ -120,20 +129,37 @@ def _measure(
         if best is not None:
             result[f"{peer}_ms"] = best
             result[f"speedup_vs_{peer}"] = round(best / result["ms"], 3)
+    if args.peak and op in SCORED:
+        spec = indexer.spec
+        result["gops"] = round(2e-6 * rows * keys * spec.num_heads * spec.head_dim / result["ms"])
+        result["peak_gops"] = round(_peak())
+        result["of_peak"] = round(result["gops"] / result["peak_gops"], 3)
     return result | _environment(indexer)
 
 
-def _interleaved(runs: dict[str, Run], rounds: int, indexer: dsv4_iree.Indexer) -> dict[str, float]:
-    """Median milliseconds of each, run in turn so that a slow spell hits all alike."""
+@cache
+def _peak() -> float:
+    from int8_peak import int8_peak
+
+    return int8_peak()
+
+
+def _interleaved(
+    runs: dict[str, Run], rounds: int, indexer: dsv4_iree.Indexer, *, warm: bool
+) -> dict[str, float]:
+    """Least milliseconds of each, run in turn so that a slow spell hits all alike."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     spill = torch.empty(1 << 25, device=indexer.device)  # 128 MiB, more than the last-level cache
     for run in runs.values():
         run()
     for _ in range(rounds):
         for name, run in runs.items():
-            spill.add_(1)
+            if warm:
+                run()
+            else:
+                spill.add_(1)
+                time.sleep(0.01)  # torch's threads spin for a while after that
             _wait(indexer)
-            time.sleep(0.01)
             began = time.perf_counter()
             run()
             _wait(indexer)
@@ -403,7 +429,7 @@ def _show(row: dict[str, Any], as_json: bool, first: bool) -> None:
 
 
 def _plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Medians of all measured forms, one group of bars per shape."""
+    """Times of all measured forms, one group of bars per shape."""
     import matplotlib
 
     matplotlib.use("Agg")
