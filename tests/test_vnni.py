@@ -15,6 +15,7 @@ import dsv4_iree
 from dsv4_iree import build, manifest
 from dsv4_iree import reference as plain
 from dsv4_iree.indexer import Indexer
+from dsv4_iree.runtime import INLINE_SCORES
 from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close, paged_inputs
 
@@ -63,7 +64,9 @@ def test_the_inner_loops_are_vpdpbusd_without_spills(make, tmp_path):
     (assembly,) = tmp_path.glob("*vnni*.s")
     loops = [block.split("\n") for block in assembly.read_text().split("\n.LBB")]
     inner = [lines for lines in loops if sum("\tvpdpbusd\t" in line for line in lines) >= 32]
-    assert len(inner) >= 3  # one for each form of the scores
+    # One for each form of the scores: 2 words x 4 heads x 4 tiles, and 8 words x 2 x 4 twice.
+    assert sorted(sum("\tvpdpbusd\t" in x for x in lines) for lines in inner) == [32, 64, 64]
+    assert all("zmm" in x for lines in inner for x in lines if "\tvpdpbusd\t" in x)
     for lines in inner:
         body = lines[: next(i for i, line in enumerate(lines) if line.startswith("\tj"))]
         stores = [x for x in body if x.startswith("\tvmov") and x.endswith("(%rsp)") and "zmm" in x]
@@ -158,6 +161,95 @@ def test_weights_out_of_the_ordinary_keep_their_meaning(compiled, weight):
         assert_bytes_equal(logits[1], expected[1] * weight)
     else:
         assert not logits[1].isfinite().any()
+
+
+@pytest.mark.parametrize("op", ["mqa_logits", "paged_mqa_logits"])
+def test_zeros_of_both_signs_zero_groups_and_extreme_scales_equal_the_reference(
+    compiled, reference, op
+):
+    """Groups of random codes and of zeros under scale bytes 0, 1, 254 and 255."""
+    random = torch.Generator().manual_seed(35)
+    q, k = vectors((4, 8), range(100, 104), random), vectors((64,), range(125, 129), random)
+    weights = torch.randn(4, 8, generator=random)
+    for key, byte in enumerate((0, 1, 254, 255)):
+        k[1][key, 1] = byte  # under the codes that are there
+        k[0][8 + key, 16:32], k[1][8 + key, 1] = 0, byte  # a group of +0
+        k[0][16 + key, 16:32], k[1][16 + key, 1] = 0x88, byte  # a group of -0
+        k[0][24 + key], k[1][24 + key] = 0x80, byte  # all zeros of both signs
+    end = torch.full((4,), 64, dtype=torch.int32)
+    args = (q, k, weights, None, end)
+    if op == "paged_mqa_logits":
+        cache = torch.zeros(1, SMALL.page_bytes, dtype=torch.uint8)
+        plain.write_cache(cache, *k, torch.arange(64), SMALL)
+        args = (q, weights, cache, torch.tensor([[0]], dtype=torch.int32), end)
+    logits = getattr(compiled(SMALL, op), op)(*args)
+    expected = getattr(reference(SMALL), op)(*args)
+    huge = [2]  # under 254
+    others = [column for column in range(64) if column not in huge]
+    for columns in (huge, others):
+        assert_logits_close(logits[:, columns], expected[:, columns])
+    assert (expected[:, huge].abs().amax(1) > 1e20).all()
+    assert expected[:, [3, 11, 19, 27]].isnan().all()
+    assert expected[:, others].isfinite().sum() == 4 * 59
+    assert (logits[:, 24:27] == 0).all()
+
+
+def test_weights_of_both_signs_windows_inside_pages_and_garbage_equal_the_reference(
+    compiled, reference
+):
+    """Garbage lies in unused table entries, unused entries of pages, padding and spare pages."""
+    spec = IndexerSpec(num_heads=16)
+    inputs = paged_inputs(spec, [0, 1, 130, 700, 64, 2500], page_padding=20, seed=36)
+    start = torch.tensor([0, -5, 70, 3, 64, 2000], dtype=torch.int32)
+    end = torch.tensor([0, 1, 129, 2**31 - 1, 64, 2437], dtype=torch.int32)
+    arguments = {**inputs.arguments(), "start": start, "end": torch.minimum(end, inputs.end)}
+    assert (inputs.weights < 0).any()
+    assert (inputs.weights > 0).any()
+    logits = compiled(spec, "paged_mqa_logits").paged_mqa_logits(**arguments)
+    assert_logits_close(logits, reference(spec).paged_mqa_logits(**arguments))
+    assert (logits[[0, 4]] == float("-inf")).all()
+
+
+def test_twenty_runs_give_the_same_bits_on_one_thread_and_on_all(compiled):
+    """Small calls run on the calling thread, larger ones on all: the first columns agree."""
+    inputs = paged_inputs(SMALL, [1500, 900], seed=37)
+    indexer, arguments = compiled(SMALL, "paged_mqa_logits"), inputs.arguments()
+    expected = indexer.paged_mqa_logits(**arguments)
+    assert expected.numel() > INLINE_SCORES["vnni"]
+    for _ in range(20):
+        assert_bytes_equal(indexer.paged_mqa_logits(**arguments), expected)
+        few = indexer.paged_mqa_logits(**arguments, width=1000)
+        assert few.numel() <= INLINE_SCORES["vnni"]
+        assert_bytes_equal(few, expected[:, :1000])
+
+
+def test_a_small_call_comes_after_what_was_queued_before_it(compiled):
+    inputs = paged_inputs(SMALL, [40000], seed=38)
+    indexer = compiled(SMALL, "paged_mqa_logits", wait=False)
+    out = torch.zeros(1, inputs.block_table.shape[1] * SMALL.page_size)
+    few = torch.full((1, 64), 7.0)
+    indexer.paged_mqa_logits(**inputs.arguments(), out=out)
+    indexer.paged_mqa_logits(**inputs.arguments(), out=few)
+    # No wait: both are there.
+    assert_bytes_equal(out[:, :64], few)
+    assert out[0, 39999].isfinite()
+
+
+def test_pages_past_two_gigabytes_are_read_where_they_lie(compiled):
+    """Page 5 starts 2.5 GiB into memory that is mapped but, but for two pages, never touched."""
+    stride = 1 << 29
+    area = mmap.mmap(-1, 5 * stride + SMALL.page_bytes)
+    memory = torch.frombuffer(area, dtype=torch.uint8)
+    cache = memory.as_strided((6, SMALL.page_bytes), (stride, 1))
+    random = torch.Generator().manual_seed(39)
+    q, k = vectors((1, 8), range(125, 129), random), vectors((128,), range(125, 129), random)
+    slots = torch.cat([torch.arange(64) + 5 * 64, torch.arange(64) + 64])
+    plain.write_cache(cache, *k, slots, SMALL)
+    weights, end = torch.randn(1, 8, generator=random), torch.tensor([128], dtype=torch.int32)
+    table = torch.tensor([[5, 1]], dtype=torch.int32)
+    logits = compiled(SMALL, "paged_mqa_logits").paged_mqa_logits(q, weights, cache, table, end)
+    expected = compiled(SMALL, "mqa_logits").mqa_logits(q, k, weights, None, end)
+    assert_bytes_equal(logits, expected)
 
 
 def guarded(tensor: torch.Tensor) -> torch.Tensor:
