@@ -51,7 +51,8 @@ stream.executable private @{name} {{
   }}
 }}"""
 
-WINDOW = """\
+WINDOW = (
+    """\
 %start_memory = stream.binding.subspan %start[%c0] : !stream.binding -> memref<?xi32>{%rows}
 %end_memory = stream.binding.subspan %end[%c0] : !stream.binding -> memref<?xi32>{%rows}
 %start32 = memref.load %start_memory[%row] : memref<?xi32>
@@ -60,7 +61,9 @@ WINDOW = """\
 %end_any = arith.index_cast %end32 : i32 to index
 %first = arith.maxsi %start_any, %c0 : index
 %stop = arith.minsi %end_any, %columns : index
-%chunk_entries = arith.constant """ + str(CHUNK) + """ : index
+%chunk_entries = arith.constant """
+    + str(CHUNK)
+    + """ : index
 %length_any = arith.subi %stop, %first : index
 %length = arith.maxsi %length_any, %c0 : index
 %kept_size_any = arith.muli %rows, %chunks : index
@@ -68,6 +71,7 @@ WINDOW = """\
 %kept = stream.binding.subspan %kept_binding[%c0] : !stream.binding -> memref<?xi64>{%kept_size}
 %row_region_any = arith.muli %row, %chunks : index
 %row_region = arith.muli %row_region_any, %k : index"""
+)
 
 KEEP = """\
 %chunk = stream.dispatch.workgroup.id[1] : index
@@ -141,11 +145,11 @@ def keep(name: str, element: str, k: int, lanes: int) -> str:
         hold=_in(hold(logits)),
         first_pass=_in(first_pass(logits, lanes)),
         narrow=_in(narrow(logits, "near", "digit", "%gathered", lanes)),
-        gather=_in(append(
-                logits, "near", "%slot0_pointer", "%buffer", gathered, "%c0", lanes
-            )),
+        gather=_in(append(logits, "near", "%slot0_pointer", "%buffer", gathered, "%c0", lanes)),
         refine=_in(narrow(BUFFER, "exact", "near", "%k32", lanes)),
-        emit=_in(append(BUFFER, "exact", "%slot1_pointer", "%kept", "memref<?xi64>", "%region", lanes)),
+        emit=_in(
+            append(BUFFER, "exact", "%slot1_pointer", "%kept", "memref<?xi64>", "%region", lanes)
+        ),
     )
     bindings = ("logits_binding", "start", "end", "kept_binding")
     numbers = ("rows", "chunks", "row_stride", "columns")

@@ -161,12 +161,14 @@ def sweep(source: Source, tag: str, use: Callable[[list[str]], str]) -> str:
         names = [f"{tag}u{i}" for i in range(HELD)]
         # A compiler that knew these zeros would save every key from one sweep to the next, in
         # registers that it does not have.
-        lines = [f"""\
+        lines = [
+            f"""\
 %{tag}plus_zero = memref.load %zeros[%c0] : memref<1xf32, {SHARED}>
 %{tag}no_bits = arith.bitcast %{tag}plus_zero : f32 to i32
 %{tag}known = arith.index_cast %thread : index to i32
 %{tag}thread32 = arith.ori %{tag}known, %{tag}no_bits : i32
-%{tag}thread = arith.index_castui %{tag}thread32 : i32 to index"""]
+%{tag}thread = arith.index_castui %{tag}thread32 : i32 to index"""
+        ]
         lines += [
             f"""\
 %{u}far = arith.constant {i * THREADS} : index
@@ -239,9 +241,7 @@ def narrow(source: Source, to: str, of: str, most: str, lanes: int) -> str:
     among those with the prefix) and %<to>_group (how many have it). Starts from what is called %<of>_... .
     """
     tag = f"{to}n"
-    count = sweep(
-        source, tag, lambda us: "\n".join(_count_in(source, u, tag, lanes) for u in us)
-    )
+    count = sweep(source, tag, lambda us: "\n".join(_count_in(source, u, tag, lanes) for u in us))
     state = "i64, i64, i32, i32"
     return f"""\
 %{to}:4 = scf.while (%{tag}prefix = %{of}_prefix, %{tag}low = %{of}_low,

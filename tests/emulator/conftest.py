@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # helpers beside the tests
+sys.path.append(str(Path(__file__).parents[1]))  # rows of test_topk
 
 import dsv4_iree
 from dsv4_iree import IndexerSpec, emulator
