@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dsv4_iree.kernels import dispatch
 from dsv4_iree.kernels.entry import Arg, Entry
-from dsv4_iree.kernels.radix_kernel import CHUNK, keep, rank
-from dsv4_iree.kernels.radix_steps import GATHERED
+from dsv4_iree.kernels.radix_kernel import CHUNK, KEEPERS, keep, rank
+from dsv4_iree.kernels.radix_steps import GATHERED, Group
 from dsv4_iree.spec import IndexerSpec
 
 SUBGROUP = {"gfx942": 64, "gfx950": 64, "cuda": 32, "cuda-sm89": 32}
@@ -51,6 +51,8 @@ def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
 def kernels(name: str, logits: Arg, target: str, spec: IndexerSpec) -> str:
     """`@<name>_keep` and `@<name>_rank`."""
     element = str(logits).removesuffix(">").rpartition("x")[2]
-    lanes = SUBGROUP[target]
-    kept = keep(f"{name}_keep", element, spec.topk, lanes)
-    return "\n".join([kept, rank(f"{name}_rank", spec.topk, lanes)])
+    lanes, k = SUBGROUP[target], spec.topk
+    # Many entries are left to rank, and to sort, where k is large.
+    ranks = Group(1024 if k > 1024 else 512, lanes)
+    kept = keep(f"{name}_keep", element, k, Group(KEEPERS, lanes))
+    return "\n".join([kept, rank(f"{name}_rank", k, ranks)])

@@ -15,23 +15,23 @@ from __future__ import annotations
 from textwrap import indent
 
 from dsv4_iree.kernels import radix_sort
+from dsv4_iree.kernels.radix_digits import first_pass, narrow
 from dsv4_iree.kernels.radix_steps import (
     BUFFER,
-    CONSTANTS,
     GATHERED,
     HELD,
     SHARED,
-    THREADS,
+    Group,
     Source,
     append,
     entries,
-    first_pass,
     hold,
-    narrow,
+    prologue,
     shared_entries,
 )
 
-CHUNK = THREADS * HELD  # logits of a workgroup of `keep`
+KEEPERS = 512  # threads of a workgroup of `keep`: two can be in one H200 multiprocessor
+CHUNK = KEEPERS * HELD  # logits of a workgroup of `keep`
 
 EXECUTABLE = """\
 stream.executable private @{name} {{
@@ -131,7 +131,7 @@ gpu.barrier
 {write}"""
 
 
-def keep(name: str, element: str, k: int, lanes: int) -> str:
+def keep(name: str, element: str, k: int, group: Group) -> str:
     """`@<name>`: the best k entries of every chunk, then 0 where there are fewer.
 
     Args:
@@ -142,21 +142,21 @@ def keep(name: str, element: str, k: int, lanes: int) -> str:
     body = KEEP.format(
         element=element,
         shared=SHARED,
-        hold=_in(hold(logits)),
-        first_pass=_in(first_pass(logits, lanes)),
-        narrow=_in(narrow(logits, "near", "digit", "%gathered", lanes)),
-        gather=_in(append(logits, "near", "%slot0_pointer", "%buffer", gathered, "%c0", lanes)),
-        refine=_in(narrow(BUFFER, "exact", "near", "%k32", lanes)),
+        hold=_in(hold(logits, group)),
+        first_pass=_in(first_pass(logits, group)),
+        narrow=_in(narrow(logits, "near", "digit", "%gathered", group)),
+        gather=_in(append(logits, "near", "%slot0_pointer", "%buffer", gathered, "%c0", group)),
+        refine=_in(narrow(BUFFER, "exact", "near", "%k32", group)),
         emit=_in(
-            append(BUFFER, "exact", "%slot1_pointer", "%kept", "memref<?xi64>", "%region", lanes)
+            append(BUFFER, "exact", "%slot1_pointer", "%kept", "memref<?xi64>", "%region", group)
         ),
     )
     bindings = ("logits_binding", "start", "end", "kept_binding")
     numbers = ("rows", "chunks", "row_stride", "columns")
-    return _executable(name, bindings, numbers, "%chunks", k, lanes, body)
+    return _executable(name, bindings, numbers, "%chunks", k, group, body)
 
 
-def rank(name: str, k: int, lanes: int) -> str:
+def rank(name: str, k: int, group: Group) -> str:
     """`@<name>`: ids [rows, k] of a row's best entries among those kept of its chunks."""
     kept = entries(
         "kept",
@@ -165,24 +165,24 @@ def rank(name: str, k: int, lanes: int) -> str:
 %$raw = memref.load %kept[%$index] : memref<?xi64>""",
         8,
     )
-    size, gathered = radix_sort.size(k), shared_entries(GATHERED)
+    size, gathered = radix_sort.size(k, group), shared_entries(GATHERED)
     body = RANK.format(
         k=k,
-        per=size // THREADS,
+        per=size // group.threads,
         shared=SHARED,
-        first_pass=first_pass(kept, lanes),
-        narrow=narrow(kept, "near", "digit", "%gathered", lanes),
-        gather=append(kept, "near", "%slot0_pointer", "%buffer", gathered, "%c0", lanes),
-        refine=_refine(size, lanes),
-        sort=radix_sort.sort(size, lanes),
-        write="\n".join(_write(k, e) for e in range(size // THREADS)),
+        first_pass=first_pass(kept, group),
+        narrow=narrow(kept, "near", "digit", "%gathered", group),
+        gather=append(kept, "near", "%slot0_pointer", "%buffer", gathered, "%c0", group),
+        refine=_refine(size, group),
+        sort=radix_sort.sort(size, group),
+        write="\n".join(_write(k, e) for e in range(size // group.threads)),
     )
     bindings = ("kept_binding", "start", "end", "result_binding")
     numbers = ("rows", "chunks", "columns", "absolute")
-    return _executable(name, bindings, numbers, "%c1", k, lanes, body)
+    return _executable(name, bindings, numbers, "%c1", k, group, body)
 
 
-def _refine(size: int, lanes: int) -> str:
+def _refine(size: int, group: Group) -> str:
     """%found_count entries in %found: those gathered, or fewer where not so many can be sorted."""
     if size == GATHERED:
         return f"""\
@@ -191,8 +191,8 @@ def _refine(size: int, lanes: int) -> str:
     return f"""\
 %sorted_most = arith.constant {size} : i32
 %found = memref.alloc() : {shared_entries(size)}
-{narrow(BUFFER, "exact", "near", "%sorted_most", lanes)}
-{append(BUFFER, "exact", "%slot1_pointer", "%found", shared_entries(size), "%c0", lanes)}
+{narrow(BUFFER, "exact", "near", "%sorted_most", group)}
+{append(BUFFER, "exact", "%slot1_pointer", "%found", shared_entries(size), "%c0", group)}
 gpu.barrier
 %found32 = memref.load %slots[%c1] : memref<2xi32, {SHARED}>
 %found_count = arith.index_cast %found32 : i32 to index"""
@@ -219,19 +219,19 @@ def _executable(
     numbers: tuple[str, ...],
     across: str,
     k: int,
-    lanes: int,
+    group: Group,
     body: str,
 ) -> str:
     parameters = [f"%{binding}: !stream.binding" for binding in bindings]
     parameters += [f"%{number}: index" for number in numbers]
-    text = "\n".join([CONSTANTS.format(k=k, lanes=lanes), WINDOW, body])
+    text = "\n".join([prologue(k, group), WINDOW, body])
     return EXECUTABLE.format(
         name=name,
         across=across,
         parameters=", ".join(parameters),
-        threads=THREADS,
-        lanes=lanes,
-        resident="" if lanes == 64 else ",\n        nvvm.minctasm = 2 : i32",
+        threads=group.threads,
+        lanes=group.lanes,
+        resident="" if group.lanes == 64 else ",\n        nvvm.minctasm = 2 : i32",
         body=indent(text, " " * 6),
     )
 

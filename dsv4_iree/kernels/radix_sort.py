@@ -7,23 +7,23 @@ subgroup or in two; so most steps exchange by shuffles and only the widest by sh
 
 from __future__ import annotations
 
-from dsv4_iree.kernels.radix_steps import THREADS, shared_entries
+from dsv4_iree.kernels.radix_steps import Group, shared_entries
 
 
-def size(k: int) -> int:
+def size(k: int, group: Group) -> int:
     """Entries that are sorted for the first k: a power of two that every thread has a part in."""
-    return max(THREADS, 1 << (k - 1).bit_length())
+    return max(group.threads, 1 << (k - 1).bit_length())
 
 
-def sort(entries: int, lanes: int) -> str:
+def sort(entries: int, group: Group) -> str:
     """%sorted<e>: entry number thread * per + e of the first %found_count in %found, then 0s."""
-    per = entries // THREADS
+    per = entries // group.threads
     lines, names = [], [f"%unsorted{e}" for e in range(per)]
     for e, name in enumerate(names):
         lines.append(f"""\
-%far{e} = arith.constant {e * THREADS} : index
+%far{e} = arith.constant {e * group.threads} : index
 %take{e} = arith.addi %far{e}, %thread : index
-%taken{e} = memref.load %found[%take{e}] : {shared_entries(THREADS * len(names))}
+%taken{e} = memref.load %found[%take{e}] : {shared_entries(group.threads * len(names))}
 %is_there{e} = arith.cmpi ult, %take{e}, %found_count : index
 {name} = arith.select %is_there{e}, %taken{e}, %no_entry : i64""")
     lines.append("gpu.barrier")
@@ -31,7 +31,7 @@ def sort(entries: int, lanes: int) -> str:
     while run <= entries:
         apart = run // 2
         while apart:
-            text, names = _step(names, run, apart, lanes)
+            text, names = _step(names, run, apart, group)
             lines.append(text)
             apart //= 2
         run *= 2
@@ -39,7 +39,7 @@ def sort(entries: int, lanes: int) -> str:
     return "\n".join(lines)
 
 
-def _step(names: list[str], run: int, apart: int, lanes: int) -> tuple[str, list[str]]:
+def _step(names: list[str], run: int, apart: int, group: Group) -> tuple[str, list[str]]:
     """Compare entries `apart` from each other; runs of `run` fall and rise in turn."""
     per, tag = len(names), f"s{run}_{apart}"
     lines = []
@@ -50,7 +50,7 @@ def _step(names: list[str], run: int, apart: int, lanes: int) -> tuple[str, list
     lines.append(_bit_is_clear(f"{tag}is_first", apart // per))
     # The first of a pair keeps the larger where runs fall, the second where they rise.
     lines.append(f"%{tag}larger = arith.cmpi eq, %{tag}falls, %{tag}is_first : i1")
-    lines.append(_exchange(names, apart // per, tag, lanes))
+    lines.append(_exchange(names, apart // per, tag, group))
     for e, name in enumerate(names):
         lines.append(f"""\
 %{tag}is_larger{e} = arith.cmpi ugt, {name}, %{tag}other{e} : i64
@@ -88,10 +88,10 @@ def _bit_is_clear(name: str, bit: int) -> str:
 %{name} = arith.cmpi eq, %{name}_has, %c0 : index"""
 
 
-def _exchange(names: list[str], threads: int, tag: str, lanes: int) -> str:
+def _exchange(names: list[str], threads: int, tag: str, group: Group) -> str:
     """%<tag>other<e>: what the thread whose number differs in that bit has in place of each."""
-    lines = []
-    if threads < lanes:
+    lines, kind = [], shared_entries(group.threads * len(names))
+    if threads < group.lanes:
         lines.append(f"%{tag}by = arith.constant {threads} : i32")
         for e, name in enumerate(names):
             lines.append(f"""\
@@ -111,10 +111,10 @@ def _exchange(names: list[str], threads: int, tag: str, lanes: int) -> str:
     for e, name in enumerate(names):
         lines.append(f"""\
 %{tag}mine{e} = arith.addi %far{e}, %thread : index
-memref.store {name}, %found[%{tag}mine{e}] : {shared_entries(THREADS * len(names))}""")
+memref.store {name}, %found[%{tag}mine{e}] : {kind}""")
     lines.append("gpu.barrier")
     for e in range(len(names)):
         lines.append(f"""\
 %{tag}theirs{e} = arith.addi %far{e}, %{tag}peer : index
-%{tag}other{e} = memref.load %found[%{tag}theirs{e}] : {shared_entries(THREADS * len(names))}""")
+%{tag}other{e} = memref.load %found[%{tag}theirs{e}] : {kind}""")
     return "\n".join([*lines, "gpu.barrier"])
