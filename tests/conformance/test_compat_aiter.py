@@ -124,6 +124,27 @@ def test_flydsl_prefill(windows: list[list[tuple[int, int]]]) -> None:
     assert_logits_close(logits, expected)
 
 
+@pytest.mark.parametrize("bad", [-1, 2**31 - 1, "pages"])
+def test_pages_that_do_not_exist_stay_invisible_when_pages_are_converted(bad: int | str) -> None:
+    spec = IndexerSpec(num_heads=8)
+    x = paged_inputs(spec, [200, 64])
+    x.block_table[0, 1] = len(x.cache) if bad == "pages" else bad
+    expected = expected_logits(x, spec, x.weights, 256)
+    assert expected.isfinite().sum(1).tolist() == [136, 64]
+    lens = torch.tensor([200, 64], dtype=torch.int32)
+    queries = x.q[0][:, None], x.q[1][:, None]
+    gluon = aiter.paged_mxfp4_mqa_logits(
+        *queries, pages(x.cache, IndexerSpec(num_heads=8, layout="g4"), "scale mode 0"),
+        x.weights, lens, x.block_table, 256, scale_mode=0,
+    )  # fmt: skip
+    flydsl = aiter.flydsl_pa_mqa_logits_fp4(
+        x.q[0][:, None], swizzled(x.q[1])[:, None], *split(x, spec), x.block_table,
+        x.weights, lens, 256,
+    )  # fmt: skip
+    assert_logits_close(gluon, expected)
+    assert_logits_close(flydsl, expected)
+
+
 def pages(cache: torch.Tensor, spec: IndexerSpec, kind: str) -> torch.Tensor:
     """An N4 cache as the nominal view of N4, of G4, or of G4 with scales by group."""
     entries = layout.as_entries(IndexerSpec(page_size=spec.page_size), cache)
