@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "cache_ops": {"calls", "checks", "errors", "formats", "reference", "runtime", "spec"},
     "indexer": {"cache_ops", "calls", "checks", "errors", "formats", "reference"},
     "api": {"calls", "errors", "indexer", "runtime", "spec"},
+    "distributed": {"checks", "errors", "indexer"},
     "torch_ops": {"api", "indexer", "spec"},
     "verify": {"api", "emulator", "errors", "indexer", "manifest", "runtime", "spec", "testing"},
     "compat": {
