@@ -8,11 +8,11 @@ what it runs. `index_topk` dispatches it too and selects from its logits.
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import dispatch
+from dsv4_iree.kernels import dispatch, mma_e4m3
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.kernels.mma_kernel import executable, tile_keys, tile_module
 from dsv4_iree.kernels.topk import select_entry
-from dsv4_iree.spec import CacheLayout, IndexerSpec
+from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
 
 WAVES = {"gfx942": 1 << 13, "gfx950": 1 << 13, "cuda": 1 << 12}
 """To fill the chip, and some more to balance: 304 and 256 compute units, or 132 multiprocessors."""
@@ -44,10 +44,13 @@ WHOLE_TABLE = """\
 
 def fits(op: str, target: str, spec: IndexerSpec) -> bool:
     """Whether these kernels serve `op` for `spec` on `target`."""
-    tile = tile_module(target)
-    natural = spec.is_fp4 and spec.head_dim == 128 and spec.num_heads % tile.HEADS_STEP == 0
-    # The keys of a tile lie in one page.
-    paged = spec.layout is CacheLayout.N4 and spec.page_size % tile_keys(tile) == 0
+    if spec.format is Format.BF16 or not (spec.is_fp4 or mma_e4m3.fits(target, spec)):
+        return False
+    tile = tile_module(target, spec)
+    natural = spec.head_dim == 128 and spec.num_heads % tile.HEADS_STEP == 0
+    # The keys of a tile lie in one page, values before scales.
+    layout = CacheLayout.N4 if spec.is_fp4 else CacheLayout.N8
+    paged = spec.layout is layout and spec.page_size % tile_keys(tile) == 0
     return op in OPS and natural and (paged or op == "mqa_logits")
 
 
@@ -63,7 +66,7 @@ def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
     else:
         lines.append("%skip = arith.constant 0 : index")
         numbers = (*sizes, *entry.scalars, "skip", "per_run")
-    waves, block = WAVES[target.partition("-")[0]], tile_module(target).LANES
+    waves, block = WAVES[target.partition("-")[0]], tile_module(target, spec).LANES
     lines.append(RUN_LENGTH.format(waves=waves, block=block, longest=LONGEST_RUN))
     name, kind = f"{entry.name}_mma", "tensor<?x?xf32>{%rows, %columns}"
     grid = "%rows, %columns, %per_run"

@@ -94,9 +94,9 @@ def lane_sum(r: int, form: str, far: str, near: str, lanes: str) -> str:
     part, n = [f"%part{r}_{t}{form}" for t in range(TILES)], f"{r}{form}"
     return "\n".join(
         [
-            _exchange(f"%low{n}", "%upper", part[0], part[2], far, lanes),
-            _exchange(f"%high{n}", "%upper", part[1], part[3], far, lanes),
-            _exchange(f"%total{n}", "%odd", f"%low{n}", f"%high{n}", near, lanes),
+            _exchange(f"%tiles02_{n}", "%upper", part[0], part[2], far, lanes),
+            _exchange(f"%tiles13_{n}", "%upper", part[1], part[3], far, lanes),
+            _exchange(f"%total{n}", "%odd", f"%tiles02_{n}", f"%tiles13_{n}", near, lanes),
         ]
     )
 

@@ -114,7 +114,7 @@ def _load(result: str, memory: str, at: str, size: int) -> str:
 }}"""
 
 
-def query(spec: IndexerSpec, r: int) -> str:
+def query(target: str, spec: IndexerSpec, r: int) -> str:
     """%q_shared<r>, and %w<r>_<m>_<j> of every 8 heads, of row r in NARROW form; %narrow_row<r>."""
     heads, excess = spec.num_heads, []
     lines = [f"%q_shared{r} = memref.alloc() : {_query_memory(spec)}"]
@@ -182,7 +182,7 @@ def _load_query(spec: IndexerSpec, r: int, m: int, tag: str) -> str:
     return "\n".join(lines)
 
 
-def keys(together: int) -> str:
+def keys(target: str, spec: IndexerSpec, together: int) -> str:
     """%ka<m>_<s> of every two key tiles, and %kf<t>, in NARROW form; %narrow_keys."""
     # Without a barrier the compiler would load the query's codes once, and keep them in registers.
     barrier = 'llvm.call_intrinsic "llvm.nvvm.bar.warp.sync"(%whole_warp) : (i32) -> ()'
@@ -203,7 +203,7 @@ def keys(together: int) -> str:
     return "\n".join(lines)
 
 
-def scores(spec: IndexerSpec, r: int) -> str:
+def scores(target: str, spec: IndexerSpec, r: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
     narrow = _narrow_sums(spec, r)
     return f"""\

@@ -67,7 +67,7 @@ def load(t: int, values: str, scales: str, suffix: str) -> str:
     return "\n".join(lines)
 
 
-def query(spec: IndexerSpec, r: int) -> str:
+def query(target: str, spec: IndexerSpec, r: int) -> str:
     """%q<r>_<m>_<g> and %w<r>_<m> of every 16 heads of row r in NARROW form; %narrow_row<r>."""
     heads, lines, excess = spec.num_heads, [], []
     for m in range(head_tiles(spec)):
@@ -92,7 +92,7 @@ def head_tiles(spec: IndexerSpec) -> int:
     return -(-spec.num_heads // 16)
 
 
-def keys(together: int) -> str:
+def keys(target: str, spec: IndexerSpec, together: int) -> str:
     """%k<t>_<g> and %kf<t> of every key tile in NARROW form; %narrow_keys."""
     lines = []
     for t in range(TILES):
@@ -106,7 +106,7 @@ def keys(together: int) -> str:
     return "\n".join(lines)
 
 
-def scores(spec: IndexerSpec, r: int) -> str:
+def scores(target: str, spec: IndexerSpec, r: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
     narrow = "\n".join(_narrow_sum(spec, r, t) for t in range(TILES))
     return f"""\

@@ -42,7 +42,7 @@ def load(t: int, values: str, scales: str, suffix: str) -> str:
 %scale{t}{suffix} = memref.load {scales}[%scale_at{t}] : memref<?xi8>"""
 
 
-def keys(together: int) -> str:
+def keys(target: str, spec: IndexerSpec, together: int) -> str:
     """%k<t> and %ks<t>: the operands of every key tile."""
     del together
     return "\n".join(
@@ -53,7 +53,7 @@ def keys(together: int) -> str:
     )
 
 
-def query(spec: IndexerSpec, r: int) -> str:
+def query(target: str, spec: IndexerSpec, r: int) -> str:
     """%q<r>_<m>, %qs<r>_<m> and %w<r>_<m>: codes, scale and weights of every 16 heads of row r."""
     heads, lines = spec.num_heads, []
     for m in range(head_tiles(spec)):
@@ -80,7 +80,7 @@ def head_tiles(spec: IndexerSpec) -> int:
     return -(-spec.num_heads // 16)
 
 
-def scores(spec: IndexerSpec, r: int) -> str:
+def scores(target: str, spec: IndexerSpec, r: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
     return "\n".join([*(_head_sum(spec, r, t) for t in range(TILES)), _lane_sum(r)]) + "\n"
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from textwrap import indent
 from types import ModuleType
 
-from dsv4_iree.kernels import mma_cuda, mma_gfx942, mma_gfx950
+from dsv4_iree.kernels import mma_cuda, mma_e4m3, mma_gfx942, mma_gfx950
 from dsv4_iree.kernels.dispatch import SIZES
 from dsv4_iree.kernels.entry import Arg
 from dsv4_iree.kernels.mma_common import TILES
 from dsv4_iree.spec import IndexerSpec
 
-ROW_BYTES, SCALE_BYTES = 64, 4  # of a key
+SCALE_BYTES = 4  # of a key: four e8m0 bytes or a float
 
 
 def executable(
@@ -31,17 +31,22 @@ def executable(
         numbers: index arguments after the bindings: rows, columns, per_run, clean, skip (windows of
             at most so many entries are not scored) and what the operands' sizes need.
     """
-    names, tile = [arg.name for arg in operands], tile_module(target)
+    names, tile = [arg.name for arg in operands], tile_module(target, spec)
     together = rows_together(names)
     parameters = [f"%{name}_binding: !stream.binding" for name in [*names, "result"]]
     parameters += [f"%{number}: index" for number in numbers]
-    lines = [CONSTANTS.format(together=together, block=tile.LANES, tile=tile_keys(tile)), tile.LANE]
-    lines += [_binding(arg) for arg in operands]
+    lines = [
+        CONSTANTS.format(
+            together=together, row=spec.value_bytes, block=tile.LANES, tile=tile_keys(tile)
+        ),
+        tile.LANE,
+    ]
+    lines += [_binding(arg, spec) for arg in operands]
     lines.append(
         "%result = stream.binding.subspan %result_binding[%c0]"
         " : !stream.binding -> memref<?x?xf32>{%rows, %columns}"
     )
-    lines.append(_body(spec, tile, names, together))
+    lines.append(_body(target, spec, names, together))
     return EXECUTABLE.format(
         name=name,
         together=together,
@@ -51,7 +56,9 @@ def executable(
     )
 
 
-def tile_module(target: str) -> ModuleType:
+def tile_module(target: str, spec: IndexerSpec) -> ModuleType:
+    if not spec.is_fp4:
+        return mma_e4m3
     return {"gfx942": mma_gfx942, "gfx950": mma_gfx950}.get(target, mma_cuda)
 
 
@@ -92,7 +99,7 @@ CONSTANTS = """\
 %c1 = arith.constant 1 : index
 %c4 = arith.constant 4 : index
 %c16 = arith.constant 16 : index
-%c64 = arith.constant 64 : index
+%value_bytes = arith.constant {row} : index
 %together = arith.constant {together} : index
 %i32_0 = arith.constant 0 : i32
 %block_keys = arith.constant {block} : index
@@ -114,12 +121,12 @@ ALIGNED_PAGES = """\
 %aligned = arith.cmpi eq, %past_line, %c0 : index"""
 
 
-def _binding(arg: Arg) -> str:
+def _binding(arg: Arg, spec: IndexerSpec) -> str:
     """%<name>, the operand's memory. Keys are bytes in a row: their addresses are worked out."""
     kind, sizes = "memref" + str(arg).removeprefix("tensor"), ""
     if arg.name in ("k_values", "k_scales"):
         kind = "memref<?xi8>"
-        row = ROW_BYTES if arg.name == "k_values" else SCALE_BYTES
+        row = spec.value_bytes if arg.name == "k_values" else SCALE_BYTES
         lines = f"%{arg.name}_row = arith.constant {row} : index\n"
         lines += f"%{arg.name}_size = arith.muli %columns, %{arg.name}_row : index\n"
         sizes = f"%{arg.name}_size"
@@ -132,7 +139,8 @@ def _binding(arg: Arg) -> str:
     )
 
 
-def _body(spec: IndexerSpec, tile: ModuleType, names: list[str], together: int) -> str:
+def _body(target: str, spec: IndexerSpec, names: list[str], together: int) -> str:
+    tile = tile_module(target, spec)
     paged, keep, rows = "block_table" in names, "logits" in names, range(together)
     results = ", ".join(f"%score{r}" for r in rows)
     floats = ", ".join(["f32"] * together)
@@ -158,7 +166,7 @@ def _body(spec: IndexerSpec, tile: ModuleType, names: list[str], together: int) 
 {_any("wanted", [f"%meets{r}" for r in rows])}
 scf.if %wanted {{
 {_in(tile.CONSTANTS, 2)}
-{_in("".join(tile.query(spec, r) for r in rows), 2)}
+{_in("".join(tile.query(target, spec, r) for r in rows), 2)}
   scf.for %block = %run to %run_end step %block_keys {{
 {_in(COLUMN, 4)}
     %block_end32 = arith.addi %block32, %block_keys32 : i32
@@ -166,8 +174,8 @@ scf.if %wanted {{
 {_in(_any("here", [f"%here{r}" for r in rows]), 4)}
     %out:{together + 1} = scf.if %here -> ({floats}, i1) {{
 {_in(_keys(spec, tile, paged), 6)}
-{_in(tile.keys(together), 6)}
-{_in("".join(tile.scores(spec, r) for r in rows), 6)}
+{_in(tile.keys(target, spec, together), 6)}
+{_in("".join(tile.scores(target, spec, r) for r in rows), 6)}
       scf.yield {results}, %there : {floats}, i1
     }} else {{
       %nowhere = arith.constant false
@@ -260,7 +268,7 @@ def _lookup(spec: IndexerSpec, tile: ModuleType, first: int, tiles: range) -> st
 %tile_at{t} = arith.constant {(t - first) * tile_keys(tile)} : index
 %tile_token{t} = arith.addi %token{first}, %tile_at{t} : index
 %lane_token{t} = arith.addi %tile_token{t}, %n : index
-%row_in{t} = arith.muli %lane_token{t}, %c64 : index
+%row_in{t} = arith.muli %lane_token{t}, %value_bytes : index
 %value_row{t} = arith.addi %page_base{first}, %row_in{t} : index
 %scale_in{t} = arith.muli %lane_token{t}, %c4 : index
 %scale_row{t} = arith.addi %scales_base{first}, %scale_in{t} : index
@@ -286,7 +294,7 @@ def _lookup(spec: IndexerSpec, tile: ModuleType, first: int, tiles: range) -> st
 // Negative ids are large unsigned numbers.
 %real{first} = arith.cmpi ult, %page{first}, %num_pages : index
 %page_base{first} = arith.muli %page{first}, %page_stride : index
-%page_values{first} = arith.constant {spec.page_size * ROW_BYTES} : index
+%page_values{first} = arith.constant {spec.page_size * spec.value_bytes} : index
 %scales_base{first} = arith.addi %page_base{first}, %page_values{first} : index
 {", ".join(results)} = scf.if %real{first} -> ({kinds}) {{
 {_in(chr(10).join(loads), 2)}
@@ -304,7 +312,7 @@ def _ragged_tile(tile: ModuleType, t: int) -> str:
 %key_any{t} = arith.addi %tile_key{t}, %n : index
 %key_last{t} = arith.subi %columns, %c1 : index
 %lane_key{t} = arith.minui %key_any{t}, %key_last{t} : index
-%value_row{t} = arith.muli %lane_key{t}, %c64 : index
+%value_row{t} = arith.muli %lane_key{t}, %value_bytes : index
 %scale_row{t} = arith.muli %lane_key{t}, %c4 : index
 {tile.load(t, "%k_values", "%k_scales", "")}"""
 

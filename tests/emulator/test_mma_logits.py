@@ -8,6 +8,7 @@ import subprocess
 import pytest
 import torch
 
+import dsv4_iree
 from dsv4_iree import IndexerSpec, build, emulator, manifest
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close, paged_inputs
 
@@ -247,3 +248,50 @@ def test_bytes_are_read_once_and_only_logits_are_written(emulated, counted):
     need = 68 * 640 + sum(t.numel() for t in x["q"]) + 4 * 64 + tables
     assert dispatch.distinct_bytes_read <= 1.1 * need
     assert dispatch.bytes_written == dispatch.distinct_bytes_written == logits.numel() * 4
+
+
+FP8 = [("gfx942", "fp8"), ("gfx942", "fp8-fnuz"), ("gfx950", "fp8")]
+
+
+@pytest.fixture
+def fp8(emulated, make, target, request):
+    """fp8(heads, page_size): compiled and plain indexers of an FP8 format the target's MFMA takes."""
+    wanted, form = request.param
+    if wanted != target:
+        pytest.skip(f"{form} is multiplied by {wanted}")
+
+    def load(heads: int, page_size: int):
+        spec = IndexerSpec(format=form, layout="n8", num_heads=heads, page_size=page_size)
+        ops = ("paged_mqa_logits", "mqa_logits")
+        assert {manifest.read(make(target, op, spec)).form for op in ops} == {"mma"}
+        return emulated(spec, *ops), dsv4_iree.load(spec, backend="reference")
+
+    return load
+
+
+@pytest.mark.parametrize("fp8", FP8, indirect=True, ids="-".join)
+@pytest.mark.parametrize(("heads", "page_size"), [(64, 64), (8, 16), (12, 32)])
+def test_paged_fp8_scores_are_those_of_the_reference(fp8, counted, heads, page_size):
+    compiled, expected = fp8(heads, page_size)
+    x = paged_inputs(compiled.spec, [40, 0, 300], next_n=2, page_padding=28)
+    x.start.copy_(torch.arange(6, dtype=torch.int32) * 7)
+    logits = compiled.paged_mqa_logits(**x.arguments())
+    assert_logits_close(logits, expected.paged_mqa_logits(**x.arguments()))
+    assert list(counted()[-1].matrix) == ["v_mfma_f32_16x16x32_fp8_fp8"]
+
+
+@pytest.mark.parametrize("fp8", FP8, indirect=True, ids="-".join)
+def test_fp8_bytes_whatever_they_are(fp8):
+    """Among them NaN, and the byte that is -0 in one format and NaN in the other."""
+    compiled, expected = fp8(8, 16)
+    random = torch.Generator().manual_seed(1)
+    k = torch.randint(0, 256, (70, 128), generator=random, dtype=torch.uint8)
+    q = torch.randint(0, 0x78, (3, 8, 128), generator=random, dtype=torch.uint8)
+    k[::2] &= 0x77  # half of the keys are finite numbers
+    k[4] = 0x80
+    scales = torch.rand(3, 8, generator=random), torch.rand(70, generator=random)
+    weights, end = torch.randn(3, 8, generator=random), int32(70, 65, 3)
+    args = ((q, scales[0]), (k, scales[1]), weights, None, end)
+    logits = expected.mqa_logits(*args)
+    assert_logits_close(compiled.mqa_logits(*args), logits)
+    assert logits.isnan().any() and logits.isfinite().sum() > 60
