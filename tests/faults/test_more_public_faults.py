@@ -14,7 +14,6 @@ from dsv4_iree import ArgumentError
 from dsv4_iree import reference as plain
 from dsv4_iree.compat import serve, tokenspeed
 from dsv4_iree.indexer import Indexer
-from dsv4_iree.runtime import Arguments
 from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import assert_bytes_equal, paged_inputs
 
@@ -76,27 +75,26 @@ def test_the_last_physical_page_is_read(compiled: Backend) -> None:
     assert_bytes_equal(logits[2], logits[0])
 
 
+def needed(indexer: Indexer, arguments: dict[str, object]) -> int:
+    """Bytes of scratch that a call asks for."""
+    try:
+        indexer.index_topk(**arguments, workspace=torch.empty(1, dtype=torch.uint8))
+    except ArgumentError as error:
+        return int(str(error).split("at least ")[1].split()[0])
+    return 1
+
+
 def test_a_workspace_for_the_largest_call_serves_every_smaller_one(compiled: Backend) -> None:
     indexer = compiled(K64, "index_topk")
-    function = indexer.function("index_topk", "index_topk")
-    asked, calls = [], []
-    run = type(function).__call__
-
-    def record(self, arguments: Arguments, *rest: object, **options: object) -> object:
-        calls.append(self.workspace_bytes(arguments))
-        return run(self, arguments, *rest, **options)
-
-    for lengths, next_n in (([300] * 4, 2), ([300] * 4, 1), ([300, 20], 2), ([16], 1), ([0], 1)):
-        inputs = paged_inputs(K64, lengths, next_n=next_n)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(function), "__call__", record)
-            indexer.index_topk(**inputs.arguments())
-        asked.append(calls[-1])
+    shapes = [([300] * 4, 2), ([300] * 4, 1), ([300, 20], 2), ([16], 1), ([0], 1)]
+    calls = [paged_inputs(K64, lengths, next_n=n).arguments() for lengths, n in shapes]
+    asked = [needed(indexer, arguments) for arguments in calls]
     assert asked == sorted(asked, reverse=True)
-    workspace = torch.empty(max(asked), dtype=torch.uint8)
-    small = paged_inputs(K64, [300, 20], next_n=2).arguments()
-    expected = indexer.index_topk(**small)
-    assert indexer.index_topk(**small, workspace=workspace).equal(expected)
+    assert asked[0] > 1
+    workspace = torch.full((asked[0],), 0xFF, dtype=torch.uint8)
+    for arguments in calls:
+        expected = indexer.index_topk(**arguments)
+        assert indexer.index_topk(**arguments, workspace=workspace).equal(expected)
 
 
 def test_topk_leaves_the_logits_as_they_were(compiled: Backend) -> None:
