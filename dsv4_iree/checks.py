@@ -126,6 +126,32 @@ def logits_output(
     return output("out", out, (rows, width), torch.float32, device)
 
 
+def strided_logits(logits: object, device: torch.device) -> torch.Tensor:
+    """Logits [T, N] whose rows may be further apart than N, as [T, row stride]; nothing is read."""
+    given = check_tensor(
+        "logits",
+        logits,
+        shape=("T", "N"),
+        dtype=[torch.float32, torch.bfloat16],
+        device=device,
+        contiguous=False,
+    )
+    (rows, columns), (apart, within) = given.shape, given.stride()
+    if given.is_contiguous():
+        return given
+    if within != 1 or apart < columns:
+        raise ArgumentError(
+            f"logits: expected dense rows at least {columns} apart, got strides {[apart, within]}"
+        )
+    room = given.untyped_storage().nbytes() // given.element_size() - given.storage_offset()
+    if room < rows * apart:
+        raise ArgumentError(
+            f"logits: expected memory for {rows} rows of {apart}, got {room} elements; "
+            "slice the first columns"
+        )
+    return given.as_strided((rows, apart), (apart, 1))
+
+
 def float_dtype(name: str, dtype: object) -> None:
     choice(name, dtype, FLOATS)
 

@@ -9,7 +9,7 @@ from dsv4_iree import checks, reference
 from dsv4_iree.cache_ops import CacheOps
 from dsv4_iree.calls import Call, named, page_scalars
 from dsv4_iree.checks import Quantized, Vectors
-from dsv4_iree.errors import check_range, check_tensor
+from dsv4_iree.errors import check_range
 from dsv4_iree.formats import exact
 
 IDS = ("relative", "entry", "slot")
@@ -22,9 +22,10 @@ class Indexer(CacheOps):
     Letters: T query rows, B requests, W pages per request, K keys; H, D, P and k as in the spec.
 
     All tensors are contiguous, 64-byte aligned and on the indexer's device; only a cache may have
-    a page stride. Queries and keys are pairs (values, scales) as `quantize` returns them; in format
-    BF16 they are bfloat16 tensors. A result goes into `out` if that is given. `workspace` is
-    scratch memory (uint8, 1-D) in place of the indexer's own, which grows to its largest call.
+    a page stride and logits for `topk` a row stride. Queries and keys are pairs (values, scales) as
+    `quantize` returns them; in format BF16 they are bfloat16 tensors. A result goes into `out` if
+    that is given. `workspace` is scratch memory (uint8, 1-D) in place of the indexer's own, which
+    grows to its largest call.
 
     Every method raises ArgumentError for a wrong shape, dtype, stride or device, and ArtifactError
     if no artifact fits. One indexer serves one thread at a time.
@@ -163,12 +164,13 @@ class Indexer(CacheOps):
         selected; -1 once nothing else is left. Nothing outside the window is looked at.
 
         Args:
-            logits: [T, N] float32.
+            logits: [T, N] float32 or bfloat16; rows may be further apart than N (a slice of the
+                first columns).
             start, end: [T] int32 window of each row; None starts at 0.
             ids: "relative" to the window's start, or "entry" for columns.
         """
         device = self.device
-        check_tensor("logits", logits, shape=("T", "N"), dtype=torch.float32, device=device)
+        strided = checks.strided_logits(logits, device)
         checks.choice("ids", ids, IDS[:2])
         start, end = checks.window(start, end, logits.shape[0], device)
         shape = (logits.shape[0], self.spec.topk)
@@ -178,9 +180,11 @@ class Indexer(CacheOps):
             if ids == "entry":
                 found = torch.where(found < 0, -1, found + start.clamp(0)[:, None])
             return chosen.copy_(found)
-        inputs = {"logits": logits, "start": start, "end": end}
+        inputs = {"logits": strided, "start": start, "end": end}
+        entry = "topk_bf16" if logits.dtype is torch.bfloat16 else "topk"
+        scalars = (logits.shape[1], IDS.index(ids))
         by_rows = ("logits", "start", "end", "out")
-        call = Call("topk", "topk", inputs, {"out": chosen}, (IDS.index(ids),), by_rows)
+        call = Call("topk", entry, inputs, {"out": chosen}, scalars, by_rows)
         self._caller.run(call, workspace)
         return chosen
 

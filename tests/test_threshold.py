@@ -58,12 +58,25 @@ def patterns(columns: int, seed: int) -> list[torch.Tensor]:
     first=st.integers(-3, 90),
     cut=st.integers(-90, 90),
     absolute=st.booleans(),
+    bf16=st.booleans(),
+    gap=st.sampled_from([0, 1, 70]),
     seed=st.integers(0, 999),
 )
 def test_any_row_in_any_window(
-    compiled: Load, columns: int, first: int, cut: int, absolute: bool, seed: int
+    compiled: Load,
+    columns: int,
+    first: int,
+    cut: int,
+    absolute: bool,
+    bf16: bool,
+    gap: int,
+    seed: int,
 ) -> None:
-    logits = torch.stack(patterns(columns, seed))
+    logits = torch.stack(patterns(columns + gap, seed)).to(
+        torch.bfloat16 if bf16 else torch.float32
+    )
+    logits[:, columns:] = torch.inf
+    logits = logits[:, :columns]
     start = torch.full((len(logits),), first, dtype=torch.int32)
     end = torch.full((len(logits),), columns - cut, dtype=torch.int32)
     ids = "entry" if absolute else "relative"

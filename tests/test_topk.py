@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dsv4_iree
 from dsv4_iree import reference as plain
+from dsv4_iree.errors import ArgumentError
 from dsv4_iree.indexer import Indexer
 from dsv4_iree.spec import Format, IndexerSpec
 from dsv4_iree.testing import PagedInputs, assert_bytes_equal, assert_selection, paged_inputs
@@ -123,6 +127,34 @@ def test_rows_around_k_entries_are_filled_exactly(compiled: Backend, k: int) -> 
     for row, ids, length in zip(logits, chosen, lengths):
         assert ids.tolist() == by_python_sort(row.tolist(), k, 0, length)
         assert int((ids >= 0).sum()) == min(k, length)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("target", ["reference", "cpu", "cpu-generic"])
+def test_rows_may_be_further_apart_than_they_are_long(
+    make: Callable[..., Path], target: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    options: dict[str, object] = {"backend": "reference"}
+    if target != "reference":
+        shutil.copytree(make(target, "topk", K64).parent, tmp_path / target)
+        options = {"artifacts": tmp_path}
+    whole = torch.stack(list(hard_rows(300).values())).to(dtype)
+    expected = [by_python_sort(row.tolist(), 64, 5, 290) for row in whole[:, :290].float()]
+    whole[:, 290:] = INF
+    start = torch.full((len(whole),), 5, dtype=torch.int32)
+    end = torch.full((len(whole),), MAX, dtype=torch.int32)
+    indexer = dsv4_iree.load(K64, **options)
+    assert indexer.topk(whole[:, :290], start, end).tolist() == expected
+
+
+def test_logits_of_other_strides_are_refused(backend: Backend) -> None:
+    indexer, whole = backend(K64, "topk"), torch.zeros(4, 128)
+    with pytest.raises(ArgumentError, match=r"^logits: expected dense rows at least 64 apart"):
+        indexer.topk(whole[:, ::2], None, int32(9, 9, 9, 9))
+    with pytest.raises(ArgumentError, match=r"^logits: expected dense rows at least 128 apart"):
+        indexer.topk(whole[:1].expand(4, 128), None, int32(9, 9, 9, 9))
+    with pytest.raises(ArgumentError, match=r"^logits: expected memory for 4 rows of 128, got 448"):
+        indexer.topk(whole[:, 64:], None, int32(9, 9, 9, 9))
 
 
 WINDOWS = [

@@ -387,11 +387,13 @@ class BareCall:
         self.scratch = torch.empty(1 << 24, dtype=torch.uint8, device=indexer.device)
         self.workspace = self.device.view("workspace", self.scratch).get_buffer()
         self.timeline, self.now = self.device.hal.create_semaphore(0), 0
+        self.columns = tensors[0].shape[1]
 
     def __call__(self) -> None:
-        arguments = rt.VmVariantList(8)
+        arguments = rt.VmVariantList(9)
         for view in self.views:
             arguments.push_ref(view)
+        arguments.push_int(self.columns)
         arguments.push_int(0)
         arguments.push_ref(self.workspace)
         arguments.push_ref(rt.HalFence.create_at(self.timeline, self.now))

@@ -12,7 +12,14 @@ from textwrap import indent
 
 from dsv4_iree.kernels.entry import Arg, Entry
 
-SIZES = {"T": "rows", "N": "columns", "K": "columns", "B": "requests", "W": "width"}
+SIZES = {
+    "T": "rows",
+    "N": "columns",
+    "S": "row_stride",
+    "K": "columns",
+    "B": "requests",
+    "W": "width",
+}
 """Names of the dynamic sizes in an argument's shape, as numbers of a kernel."""
 
 

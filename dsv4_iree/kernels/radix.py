@@ -40,9 +40,8 @@ def fits(op: str, target: str, spec: IndexerSpec) -> bool:
 def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
     """`@<entry>_pure`, and the kernels that it dispatches."""
     (out,), logits = entry.outputs, entry.inputs[0]
-    lines, sizes = dispatch.sizes(entry.inputs)
+    lines, _ = dispatch.sizes(entry.inputs)
     lines += dispatch.scalars(entry)
-    lines.append(f"%row_stride = arith.addi %{sizes[1]}, %c0 : index")
     fields = {"name": entry.name, "chunk": CHUNK, "k": spec.topk, "logits": logits, "out": out}
     lines.append(SELECT.format(**fields))
     return "\n".join([kernels(entry.name, logits, target, spec), dispatch.pure(entry, lines)])

@@ -32,10 +32,11 @@ stream.executable private @$name {
         %logits_binding: !stream.binding, %start_binding: !stream.binding,
         %end_binding: !stream.binding, %chosen_binding: !stream.binding,
         %buffer_binding: !stream.binding,
-        %rows: index, %columns: index, %absolute: index, %groups: index) {
+        %rows: index, %row_stride: index, %columns: index, %absolute: index,
+        %groups: index) {
       $constants
       %logits = stream.binding.subspan %logits_binding[%c0]
-          : !stream.binding -> memref<?x?x$bits>{%rows, %columns}
+          : !stream.binding -> memref<?x?x$bits>{%rows, %row_stride}
       %start = stream.binding.subspan %start_binding[%c0]
           : !stream.binding -> memref<?xi32>{%rows}
       %end = stream.binding.subspan %end_binding[%c0]
@@ -314,9 +315,9 @@ def function(entry: Entry, spec: IndexerSpec) -> str:
 %most_groups = arith.constant {GROUPS} : index
 %groups = arith.minui %rows, %most_groups : index
 %chosen, %buffer = flow.dispatch @{name}::@{name}[%groups](
-    %logits, %start, %end, %rows, %columns, %absolute, %groups)
+    %logits, %start, %end, %rows, %row_stride, %columns, %absolute, %groups)
     : ({dispatch.shaped(logits)}, tensor<?xi32>{{%rows}}, tensor<?xi32>{{%rows}},
-       index, index, index, index)
+       index, index, index, index, index)
     -> ({dispatch.shaped(out)}, tensor<?x4x{_size(spec.topk)}xi32>{{%groups}})
 util.return %chosen : {out}""")
     bf16 = str(logits).endswith("xbf16>")

@@ -17,17 +17,23 @@ from dsv4_iree.kernels.logits import WINDOW, PagedLogits, paged_inputs
 from dsv4_iree.spec import IndexerSpec
 
 LOWEST = -(2**31)  # below the key of every float
+INF = 0x7F800000  # key of infinity
 
 
 class TopK(nn.Module):
-    """ids [T, k] int32 of the k largest logits in each window; `absolute` counts from column 0."""
+    """ids [T, k] int32 of the k largest logits in each window.
+
+    Of a row only the first `columns` logits are used; `absolute` counts from column 0.
+    """
 
     def __init__(self, k: int) -> None:
         super().__init__()
         self.k = k
 
-    def forward(self, logits: Tensor, start: Tensor, end: Tensor, absolute: Tensor) -> Tensor:
-        chosen = self.columns(logits, start, end)
+    def forward(
+        self, logits: Tensor, start: Tensor, end: Tensor, columns: Tensor, absolute: Tensor
+    ) -> Tensor:
+        chosen = self.columns(logits, start, torch.minimum(end.to(torch.int64), columns))
         base = torch.where(absolute.to(torch.int32) > 0, 0, start.clamp(min=0))
         return torch.where(chosen < 0, -1, chosen - base[:, None])
 
@@ -35,8 +41,9 @@ class TopK(nn.Module):
         """Columns [T, k], best first, -1 once nothing is left."""
         column = torch.arange(logits.shape[1], dtype=torch.int32)
         inside = (column >= start[:, None]) & (column < end[:, None])
-        eligible = inside & (logits > float("-inf"))  # false for NaN
-        key = torch.where(eligible, _ordered(logits), LOWEST)
+        key = _ordered(logits)
+        eligible = inside & (key > -INF) & (key <= INF)  # neither -inf nor NaN
+        key = torch.where(eligible, key, LOWEST)
         kth = self._kth_largest(key)[:, None]
         above = key > kth
         equal = (key == kth) & eligible
@@ -160,9 +167,12 @@ class SelectTopK(nn.Module):
 
 
 def topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
-    inputs = (Arg("logits", torch.float32, ("T", "N")), *WINDOW)
     out = Arg("indices", torch.int32, ("T", spec.topk))
-    return (Entry("topk", TopK(spec.topk), inputs, (out,), ("absolute",)),)
+    scalars = ("columns", "absolute")
+    return tuple(
+        Entry(name, TopK(spec.topk), (Arg("logits", dtype, ("T", "S")), *WINDOW), (out,), scalars)
+        for name, dtype in (("topk", torch.float32), ("topk_bf16", torch.bfloat16))
+    )
 
 
 def index_topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
@@ -183,9 +193,11 @@ def select_entry(spec: IndexerSpec) -> Entry:
 
 def _ordered(logits: Tensor) -> Tensor:
     """int32 keys that compare like the floats; +0 and -0 are one key, subnormals keep theirs."""
-    bits = logits.view(torch.int32)
-    bits = torch.where((bits & 0x7FFFFFFF) == 0, 0, bits)
-    return torch.where(bits < 0, (-1 - bits) + LOWEST, bits)
+    if logits.dtype is torch.bfloat16:
+        bits = logits.view(torch.int16).to(torch.int32) << 16
+    else:
+        bits = logits.view(torch.int32)
+    return torch.where(bits < 0, LOWEST - bits, bits)
 
 
 def _running_count(mask: Tensor) -> Tensor:
