@@ -255,7 +255,7 @@ FP8 = [("gfx942", "fp8"), ("gfx942", "fp8-fnuz"), ("gfx950", "fp8")]
 
 @pytest.fixture
 def fp8(emulated, make, target, request):
-    """fp8(heads, page_size): compiled and plain indexers of an FP8 format the target's MFMA takes."""
+    """fp8(heads, page_size): compiled and plain indexers of a format that the MFMA takes."""
     wanted, form = request.param
     if wanted != target:
         pytest.skip(f"{form} is multiplied by {wanted}")
