@@ -16,7 +16,7 @@ from dsv4_iree.runtime import artifact_folders, open_device, torch_device
 from dsv4_iree.spec import SPECS, IndexerSpec
 
 BACKENDS = ("compiled", "reference")
-WORKSPACE_LIMIT = 1 << 30
+WORKSPACE_LIMIT = 256 << 20
 
 
 def load(
