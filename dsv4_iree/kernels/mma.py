@@ -8,8 +8,8 @@ what it runs. `index_topk` dispatches it too and selects from its logits.
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import dispatch, mma_e4m3
-from dsv4_iree.kernels.entry import Entry, pure_function
+from dsv4_iree.kernels import dispatch, mma_e4m3, radix
+from dsv4_iree.kernels.entry import Entry
 from dsv4_iree.kernels.mma_kernel import executable, tile_keys, tile_module
 from dsv4_iree.kernels.topk import select_entry
 from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
@@ -17,7 +17,7 @@ from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
 WAVES = {"gfx942": 1 << 13, "gfx950": 1 << 13, "cuda": 1 << 12}
 """To fill the chip, and some more to balance: 304 and 256 compute units, or 132 multiprocessors."""
 LONGEST_RUN = 2048  # keys
-OPS = ("mqa_logits", "paged_mqa_logits")
+OPS = ("mqa_logits", "paged_mqa_logits", "index_topk")
 
 # Few rows are split over the context until there is a wave for every SIMD; many rows are not, as a
 # wave first loads its query row.
@@ -51,7 +51,8 @@ def fits(op: str, target: str, spec: IndexerSpec) -> bool:
     # The keys of a tile lie in one page, values before scales.
     layout = CacheLayout.N4 if spec.is_fp4 else CacheLayout.N8
     paged = spec.layout is layout and spec.page_size % tile_keys(tile) == 0
-    return op in OPS and natural and (paged or op == "mqa_logits")
+    selects = op != "index_topk" or radix.fits("topk", target, spec)
+    return op in OPS and natural and selects and (paged or op == "mqa_logits")
 
 
 def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
@@ -74,7 +75,7 @@ def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
     parts = [executable(name, target, spec, operands, numbers)]
     if selects:
         select = select_entry(spec)
-        parts.append(pure_function(select))
+        parts.append(radix.selection(select, target, spec))
         lines.append(dispatch.call("chosen", select, {"logits": "scored"}))
     lines.append(f"util.return %{'chosen' if selects else 'scored'} : {out}")
     return "\n".join([*parts, dispatch.pure(entry, lines)])

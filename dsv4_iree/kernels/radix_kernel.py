@@ -68,7 +68,7 @@ WINDOW = (
 %length = arith.maxsi %length_any, %c0 : index
 %kept_size_any = arith.muli %rows, %chunks : index
 %kept_size = arith.muli %kept_size_any, %k : index
-%kept = stream.binding.subspan %kept_binding[%c0] : !stream.binding -> memref<?xi64>{%kept_size}
+%kept = stream.binding.subspan %kept_binding[%c0] : !stream.binding -> memref<?xi64, strided<[1], offset: ?>>{%kept_size}
 %row_region_any = arith.muli %row, %chunks : index
 %row_region = arith.muli %row_region_any, %k : index"""
 )
@@ -84,12 +84,13 @@ KEEP = """\
 %low_of_first = arith.subi %minus_one, %column32 : i32
 %extent = arith.muli %rows, %row_stride : index
 %logits = stream.binding.subspan %logits_binding[%c0]
-    : !stream.binding -> memref<?x{element}>{{%extent}}
+    : !stream.binding -> memref<?x{element}, strided<[1], offset: ?>>{{%extent}}
 %row_at = arith.muli %row, %row_stride : index
 %origin = arith.addi %row_at, %chunk_column : index
 %region_any = arith.muli %chunk, %k : index
 %region = arith.addi %row_region, %region_any : index
 %used = arith.cmpi sgt, %logits_count, %c0 : index
+{short}
 scf.if %used {{
 {hold}
 {first_pass}
@@ -106,7 +107,7 @@ scf.if %used {{
   %blank = arith.addi %filled, %thread : index
   scf.for %slot = %blank to %k step %threads {{
     %slot_at = arith.addi %region, %slot : index
-    memref.store %no_entry, %kept[%slot_at] : memref<?xi64>
+    memref.store %no_entry, %kept[%slot_at] : memref<?xi64, strided<[1], offset: ?>>
   }}
 }}"""
 
@@ -124,45 +125,101 @@ gpu.barrier
 %result = stream.binding.subspan %result_binding[%c0]
     : !stream.binding -> memref<?x{k}xi32>{{%rows}}
 %first32 = arith.index_cast %first : index to i32
-%is_absolute = arith.cmpi sgt, %absolute, %c0 : index
-%base = arith.select %is_absolute, %zero, %first32 : i32
+%is_relative = arith.cmpi eq, %ids, %c0 : index
+%base = arith.select %is_relative, %first32, %zero : i32
+{table}
 %per = arith.constant {per} : index
 %rank = arith.muli %thread, %per : index
 {write}"""
 
 
-def keep(name: str, element: str, k: int, group: Group) -> str:
+# A window of at most k entries is ranked by entry number alone, if that is asked for; then its
+# logits are not read.
+SHORT = """\
+%asks_short = arith.cmpi sgt, %skip_short, %c0 : index
+%window = arith.subi %end_any, %first : index
+%holds_few = arith.cmpi sle, %window, %k : index
+%is_short = arith.andi %asks_short, %holds_few : i1"""
+
+TABLE = """\
+%page_size = arith.constant {page_size} : index
+%block_table = stream.binding.subspan %block_table_binding[%c0]
+    : !stream.binding -> memref<?x?xi32>{{%requests, %width}}
+%row_to_request = stream.binding.subspan %row_to_request_binding[%c0]
+    : !stream.binding -> memref<?xi32>{{%rows}}
+%asks32 = memref.load %row_to_request[%row] : memref<?xi32>
+%asks = arith.index_cast %asks32 : i32 to index
+%asks_known = arith.cmpi ult, %asks, %requests : index"""
+
+BY_NUMBER = """\
+%$is_in = arith.cmpi ult, %$any, %logits_count : index
+%$can_be = arith.andi %$is_in, %asks_known : i1
+%$value = scf.if %$can_be -> (f32) {
+  %$column = arith.addi %chunk_column, %$any : index
+  %$entry = arith.divui %$column, %page_size : index
+  %$page32 = memref.load %block_table[%asks, %$entry] : memref<?x?xi32>
+  %$page = arith.index_cast %$page32 : i32 to index
+  // Negative ids are large unsigned numbers.
+  %$visible = arith.cmpi ult, %$page, %num_pages : index
+  %$number32 = arith.index_cast %$any : index to i32
+  %$number = arith.sitofp %$number32 : i32 to f32
+  %$minus = arith.negf %$number : f32
+  %$chosen = arith.select %$visible, %$minus, %minus_inf : f32
+  scf.yield %$chosen : f32
+} else {
+  scf.yield %minus_inf : f32
+}"""
+
+
+def keep(name: str, element: str, k: int, group: Group, page_size: int = 0) -> str:
     """`@<name>`: the best k entries of every chunk, then 0 where there are fewer.
 
     Args:
         element: type of a logit, f32 or bf16.
+        page_size: of the cache whose logits these are, for `index_topk`.
         lanes: of a subgroup.
     """
     logits, gathered = _logits(element), shared_entries(GATHERED)
+    by_number = BY_NUMBER if page_size else ""
     body = KEEP.format(
+        short="\n".join([TABLE.format(page_size=page_size), SHORT]) if page_size else "",
         element=element,
         shared=SHARED,
-        hold=_in(hold(logits, group)),
+        hold=_in(hold(logits, group, by_number, k)),
         first_pass=_in(first_pass(logits, group)),
         narrow=_in(narrow(logits, "near", "digit", "%gathered", group)),
         gather=_in(append(logits, "near", "%slot0_pointer", "%buffer", gathered, "%c0", group)),
         refine=_in(narrow(BUFFER, "exact", "near", "%k32", group)),
         emit=_in(
-            append(BUFFER, "exact", "%slot1_pointer", "%kept", "memref<?xi64>", "%region", group)
+            append(
+                BUFFER,
+                "exact",
+                "%slot1_pointer",
+                "%kept",
+                "memref<?xi64, strided<[1], offset: ?>>",
+                "%region",
+                group,
+            )
         ),
     )
-    bindings = ("logits_binding", "start", "end", "kept_binding")
-    numbers = ("rows", "chunks", "row_stride", "columns")
+    table = ("block_table_binding", "row_to_request_binding") if page_size else ()
+    bindings = ("logits_binding", "start", "end", *table, "kept_binding")
+    of_table = ("requests", "width", "num_pages", "skip_short") if page_size else ()
+    numbers = ("rows", "chunks", "row_stride", "columns", *of_table)
     return _executable(name, bindings, numbers, "%chunks", k, group, body)
 
 
-def rank(name: str, k: int, group: Group) -> str:
-    """`@<name>`: ids [rows, k] of a row's best entries among those kept of its chunks."""
+def rank(name: str, k: int, group: Group, page_size: int = 0) -> str:
+    """`@<name>`: ids [rows, k] of a row's best entries among those kept of its chunks.
+
+    The number `ids` is 0 for ids from the window's start, 1 for columns and, with a page size, 2
+    for slots of the cache.
+    """
     kept = entries(
         "kept",
         """\
 %$index = arith.addi %row_region, %$at : index
-%$raw = memref.load %kept[%$index] : memref<?xi64>""",
+%$raw = memref.load %kept[%$index] : memref<?xi64, strided<[1], offset: ?>>""",
         8,
     )
     size, gathered = radix_sort.size(k, group), shared_entries(GATHERED)
@@ -175,10 +232,13 @@ def rank(name: str, k: int, group: Group) -> str:
         gather=append(kept, "near", "%slot0_pointer", "%buffer", gathered, "%c0", group),
         refine=_refine(size, group),
         sort=radix_sort.sort(size, group),
-        write="\n".join(_write(k, e) for e in range(size // group.threads)),
+        write="\n".join(_write(k, e, page_size) for e in range(size // group.threads)),
+        table=TABLE.format(page_size=page_size) + "\n" + IS_SLOT if page_size else "",
     )
-    bindings = ("kept_binding", "start", "end", "result_binding")
-    numbers = ("rows", "chunks", "columns", "absolute")
+    table = ("block_table_binding", "row_to_request_binding") if page_size else ()
+    bindings = ("kept_binding", "start", "end", *table, "result_binding")
+    of_table = ("requests", "width") if page_size else ()
+    numbers = ("rows", "chunks", "columns", "ids", *of_table)
     return _executable(name, bindings, numbers, "%c1", k, group, body)
 
 
@@ -198,14 +258,39 @@ gpu.barrier
 %found_count = arith.index_cast %found32 : i32 to index"""
 
 
-def _write(k: int, e: int) -> str:
+IS_SLOT = """\
+%slots_asked = arith.constant 2 : index
+%is_slot = arith.cmpi eq, %ids, %slots_asked : index"""
+
+# What is selected is visible: its request and its page are in range.
+SLOT = """\
+%id{e} = scf.if %maps{e} -> (i32) {{
+  %at{e} = arith.index_cast %column{e} : i32 to index
+  %page_at{e} = arith.divui %at{e}, %page_size : index
+  %token{e} = arith.remui %at{e}, %page_size : index
+  %page32_{e} = memref.load %block_table[%asks, %page_at{e}] : memref<?x?xi32>
+  %page{e} = arith.index_cast %page32_{e} : i32 to index
+  %page_slot{e} = arith.muli %page{e}, %page_size : index
+  %slot{e} = arith.addi %page_slot{e}, %token{e} : index
+  %slot32_{e} = arith.index_cast %slot{e} : index to i32
+  scf.yield %slot32_{e} : i32
+}} else {{
+  scf.yield %number{e} : i32
+}}"""
+
+
+def _write(k: int, e: int, page_size: int) -> str:
+    as_id = f"%id{e} = arith.addi %number{e}, %zero : i32"
+    if page_size:
+        as_id = f"%maps{e} = arith.andi %is_entry{e}, %is_slot : i1\n" + SLOT.format(e=e)
     return f"""\
 %next{e} = arith.constant {e} : index
 %rank{e} = arith.addi %rank, %next{e} : index
 %low{e} = arith.trunci %sorted{e} : i64 to i32
 %column{e} = arith.subi %minus_one, %low{e} : i32
-%id{e} = arith.subi %column{e}, %base : i32
+%number{e} = arith.subi %column{e}, %base : i32
 %is_entry{e} = arith.cmpi ne, %sorted{e}, %no_entry : i64
+{as_id}
 %chosen{e} = arith.select %is_entry{e}, %id{e}, %minus_one : i32
 %is_wanted{e} = arith.cmpi ult, %rank{e}, %k : index
 scf.if %is_wanted{e} {{
@@ -225,13 +310,15 @@ def _executable(
     parameters = [f"%{binding}: !stream.binding" for binding in bindings]
     parameters += [f"%{number}: index" for number in numbers]
     text = "\n".join([prologue(k, group), WINDOW, body])
+    # Registers for the workgroups that fill half of a multiprocessor.
+    resident = f",\n        nvvm.minctasm = {1024 // group.threads} : i32"
     return EXECUTABLE.format(
         name=name,
         across=across,
         parameters=", ".join(parameters),
         threads=group.threads,
         lanes=group.lanes,
-        resident="" if group.lanes == 64 else ",\n        nvvm.minctasm = 2 : i32",
+        resident=resident if group.lanes == 32 else "",
         body=indent(text, " " * 6),
     )
 
@@ -240,7 +327,7 @@ def _logits(element: str) -> Source:
     """A chunk's logits. NaN and -inf become 0; adding +0 makes -0 and +0 one key."""
     load = f"""\
 %$index = arith.addi %origin, %$at : index
-%$narrow = memref.load %logits[%$index] : memref<?x{element}>
+%$narrow = memref.load %logits[%$index] : memref<?x{element}, strided<[1], offset: ?>>
 %$raw = arith.extf %$narrow : {element} to f32"""
     if element == "f32":
         load = load.replace("%$narrow =", "%$raw =").rsplit("\n", 1)[0]

@@ -128,8 +128,12 @@ scf.if %is_first_thread {{
 }}"""
 
 
-def hold(source: Source, group: Group) -> str:
-    """%held#<i>: what this thread keeps of the source in registers, -inf past its end."""
+def hold(source: Source, group: Group, short: str, k: int) -> str:
+    """%held#<i>: what this thread keeps of the source in registers, -inf past its end.
+
+    Args:
+        short: text that makes %$value of entry %$any instead where %is_short, of k entries at most.
+    """
     whole, part, ends = [], [], []
     for i in range(HELD):
         past = f"%h{i}past = arith.constant {i * group.threads} : index"
@@ -145,16 +149,33 @@ def hold(source: Source, group: Group) -> str:
 %h{i}value = arith.select %h{i}is_in, %h{i}raw, %minus_inf : f32""")
     kinds = ", ".join(["f32"] * HELD)
     ends = [", ".join(f"%h{i}{name}" for i in range(HELD)) for name in ("raw", "value")]
-    return f"""\
+    loaded = f"""\
 %held_last = arith.subi %{source.name}_count, %c1 : index
 %held_whole = arith.constant {HELD * group.threads} : index
 %is_whole = arith.cmpi eq, %{source.name}_count, %held_whole : index
-%held:{HELD} = scf.if %is_whole -> ({kinds}) {{
+%loaded:{HELD} = scf.if %is_whole -> ({kinds}) {{
 {indent(chr(10).join(whole), "  ")}
   scf.yield {ends[0]} : {kinds}
 }} else {{
 {indent(chr(10).join(part), "  ")}
   scf.yield {ends[1]} : {kinds}
+}}"""
+    if not short:
+        return loaded.replace("%loaded:", "%held:")
+    few = [i for i in range(HELD) if i * group.threads < k]
+    values = [f"%h{i}value" if i in few else "%minus_inf" for i in range(HELD)]
+    of_short = "\n".join(
+        f"%h{i}past = arith.constant {i * group.threads} : index\n"
+        f"%h{i}any = arith.addi %thread, %h{i}past : index\n{named(short, f'h{i}')}"
+        for i in few
+    )
+    return f"""\
+%held:{HELD} = scf.if %is_short -> ({kinds}) {{
+{indent(of_short, "  ")}
+  scf.yield {", ".join(values)} : {kinds}
+}} else {{
+{indent(loaded, "  ")}
+  scf.yield {", ".join(f"%loaded#{i}" for i in range(HELD))} : {kinds}
 }}"""
 
 

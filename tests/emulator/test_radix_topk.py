@@ -12,7 +12,7 @@ from dsv4_iree import IndexerSpec, emulator, manifest, reference
 from dsv4_iree.kernels import radix
 from dsv4_iree.kernels.entry import Arg, Entry
 from dsv4_iree.kernels.logits import WINDOW
-from dsv4_iree.testing import assert_bytes_equal
+from dsv4_iree.testing import assert_bytes_equal, paged_inputs
 
 SIZES = [1, 512, 1000, 1024, 2048, 4096]
 MAX = 2**31 - 1
@@ -155,3 +155,48 @@ def test_logits_are_read_once_and_nothing_is_spilled(topk, k, counted):
         # Counting in shared memory needs no fence.
         assert dispatch.opcodes["ds_add_u32"] > 0
         assert not {"buffer_wbl2", "buffer_inv"} & set(dispatch.opcodes)
+
+
+@pytest.mark.parametrize("ids", ["relative", "entry", "slot"])
+@pytest.mark.parametrize("skip_short", [True, False], ids=["skip", "score"])
+def test_index_topk_selects_from_its_own_logits(emulated, skip_short, ids):
+    spec = IndexerSpec(num_heads=8, page_size=16, topk=64)
+    windows = [(0, 200), (7, 60), (-9, 20), (150, 200), (30, 30), (90, 80), (3, 200), (10, 150)]
+    unbounded, few, lost = (0, MAX), (2, 50), (0, 64)
+    windows += [unbounded, few, lost, (0, 200), (190, MAX)]
+    inputs = paged_inputs(spec, [200] * len(windows), page_padding=8, seed=6)
+    for at, (first, last) in enumerate(windows):
+        inputs.start[at], inputs.end[at] = first, last
+    inputs.block_table[:, 13:] = -1
+    inputs.block_table[9, 1], inputs.block_table[11, 4] = -1, inputs.cache.shape[0]
+    inputs.row_to_request[10] = len(windows)
+    indexer = emulated(spec, "index_topk", "paged_mqa_logits")
+    x = inputs.arguments()
+    chosen = indexer.index_topk(**x, skip_short=skip_short, ids=ids)
+    logits = indexer.paged_mqa_logits(**x)
+    if skip_short:
+        length = inputs.end.long() - inputs.start.clamp(min=0).long()
+        by_number = -torch.arange(logits.shape[1]).float().expand_as(logits)
+        short = (length <= 64)[:, None] & (logits > -torch.inf)
+        logits = torch.where(short, by_number, logits)
+    expected = reference.topk(logits, 64, inputs.start, inputs.end)
+    entry = torch.where(expected < 0, -1, expected + inputs.start.clamp(min=0)[:, None])
+    if ids == "slot":
+        request = torch.arange(len(windows))[:, None]
+        page = inputs.block_table[request, entry.clamp(min=0) // 16]
+        expected = torch.where(entry < 0, -1, page * 16 + entry % 16)
+    elif ids == "entry":
+        expected = entry
+    assert_bytes_equal(chosen, expected.int())
+    assert (chosen[10] == -1).all()
+
+
+def test_index_topk_of_a_long_context_runs_the_radix_kernels(emulated, counted):
+    spec = IndexerSpec(num_heads=8, page_size=64, topk=512)
+    inputs = paged_inputs(spec, [17000, 300], seed=2)
+    indexer = emulated(spec, "index_topk", "paged_mqa_logits")
+    chosen = indexer.index_topk(**inputs.arguments(), skip_short=False)
+    names = [dispatch.kernel for dispatch in counted()]
+    assert names[-2:] == ["index_topk_select_keep", "index_topk_select_rank"]
+    logits = indexer.paged_mqa_logits(**inputs.arguments())
+    assert_bytes_equal(chosen, reference.topk(logits, 512, inputs.start, inputs.end))
