@@ -68,7 +68,8 @@ WINDOW = (
 %length = arith.maxsi %length_any, %c0 : index
 %kept_size_any = arith.muli %rows, %chunks : index
 %kept_size = arith.muli %kept_size_any, %k : index
-%kept = stream.binding.subspan %kept_binding[%c0] : !stream.binding -> memref<?xi64, strided<[1], offset: ?>>{%kept_size}
+%kept = stream.binding.subspan %kept_binding[%c0]
+    : !stream.binding -> memref<?xi64, strided<[1], offset: ?>>{%kept_size}
 %row_region_any = arith.muli %row, %chunks : index
 %row_region = arith.muli %row_region_any, %k : index"""
 )
