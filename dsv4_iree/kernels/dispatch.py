@@ -21,6 +21,10 @@ SIZES = {
     "W": "width",
 }
 """Names of the dynamic sizes in an argument's shape, as numbers of a kernel."""
+RESULT = "memref<?x?xf32, strided<[?, 1], offset: ?>>"
+"""Logits that a kernel writes. They may lie anywhere in the workspace: with a type that has no
+offset, IREE 3.13 drops that of the binding on GPUs, and the kernel writes at its start.
+"""
 
 
 def operands(entry: Entry) -> tuple[Arg, ...]:

@@ -12,7 +12,7 @@ from textwrap import indent
 from types import ModuleType
 
 from dsv4_iree.kernels import mma_cuda, mma_e4m3, mma_gfx942, mma_gfx950
-from dsv4_iree.kernels.dispatch import SIZES
+from dsv4_iree.kernels.dispatch import RESULT, SIZES
 from dsv4_iree.kernels.entry import Arg
 from dsv4_iree.kernels.mma_common import TILES
 from dsv4_iree.spec import IndexerSpec
@@ -44,7 +44,7 @@ def executable(
     lines += [_binding(arg, spec) for arg in operands]
     lines.append(
         "%result = stream.binding.subspan %result_binding[%c0]"
-        " : !stream.binding -> memref<?x?xf32>{%rows, %columns}"
+        f" : !stream.binding -> {RESULT}{{%rows, %columns}}"
     )
     lines.append(_body(target, spec, names, together))
     return EXECUTABLE.format(
@@ -357,7 +357,7 @@ def _write(r: int, value: str, keep: bool) -> str:
 %in_row{r} = arith.cmpi ult, %column32, %columns32 : i32
 %stored{r} = arith.andi %in_row{r}, %live{r} : i1
 scf.if %stored{r} {{
-{old}  memref.store {new or value}, %result[%row{r}, %column] : memref<?x?xf32>
+{old}  memref.store {new or value}, %result[%row{r}, %column] : {RESULT}
 }}
 """
 

@@ -14,7 +14,7 @@ from string import Template
 from dsv4_iree.kernels import vnni_keys as keys
 from dsv4_iree.kernels import vnni_pages as pages
 from dsv4_iree.kernels import vnni_queries as queries
-from dsv4_iree.kernels.dispatch import SIZES
+from dsv4_iree.kernels.dispatch import RESULT, SIZES
 from dsv4_iree.kernels.entry import Arg
 from dsv4_iree.kernels.vnni_scores import scores
 from dsv4_iree.kernels.vnni_words import CONSTANTS, F32, I32, MASK, fill
@@ -176,7 +176,7 @@ def executable(
     bindings = [_binding(arg, types) for arg in operands]
     bindings.append(
         "%result = stream.binding.subspan %result_binding[%c0]"
-        " : !stream.binding -> memref<?x?xf32>{%rows, %columns}"
+        f" : !stream.binding -> {RESULT}{{%rows, %columns}}"
     )
     parameters = [f"%{name}_binding: !stream.binding" for name in [*names, "result"]]
     parameters += [f"%{number}: index" for number in numbers]
@@ -258,6 +258,6 @@ def _stores(*, keep: bool) -> str:
     : {OUTPUT}, {MASK}, {F32} into {F32}""")
         lines.append(
             f"vector.maskedstore %result[%row, %column{n}], %in_output{n}, {new}"
-            f" : {OUTPUT}, {MASK}, {F32}"
+            f" : {RESULT}, {MASK}, {F32}"
         )
     return "\n".join(lines)
