@@ -113,19 +113,15 @@ class IndexTopK(nn.Module):
 
 
 class SelectTopK(nn.Module):
-    """The selecting half of `IndexTopK`: from logits of whole sequences [T, W * P] to ids.
-
-    `skip_short`: a window of at most k entries is ranked by entry number alone, whatever its
-    scores. `ids`: 0 entries relative to the window's start, 1 entries of the sequence, 2 slots.
-    """
+    """The selecting half of `IndexTopK`: from logits of whole sequences [T, W * P] to ids."""
 
     def __init__(self, spec: IndexerSpec) -> None:
         super().__init__()
-        self.spec, self.topk = spec, TopK(spec.topk)
+        self.ranked, self.topk, self.ids = RankedLogits(spec), TopK(spec.topk), AsIds(spec)
 
     def forward(
         self,
-        scored: Tensor,
+        logits: Tensor,
         block_table: Tensor,
         row_to_request: Tensor,
         start: Tensor,
@@ -134,7 +130,34 @@ class SelectTopK(nn.Module):
         skip_short: Tensor,
         ids: Tensor,
     ) -> Tensor:
-        width = scored.shape[1]
+        ranked = self.ranked(logits, block_table, row_to_request, start, end, num_pages, skip_short)
+        chosen = self.topk.columns(ranked, start, end)
+        named: Tensor = self.ids(chosen, block_table, row_to_request, start, ids)
+        return named
+
+
+class RankedLogits(nn.Module):
+    """Logits with -inf where nothing is visible.
+
+    `skip_short`: a window of at most k entries is ranked by entry number alone, whatever its
+    scores.
+    """
+
+    def __init__(self, spec: IndexerSpec) -> None:
+        super().__init__()
+        self.spec = spec
+
+    def forward(
+        self,
+        logits: Tensor,
+        block_table: Tensor,
+        row_to_request: Tensor,
+        start: Tensor,
+        end: Tensor,
+        num_pages: Tensor,
+        skip_short: Tensor,
+    ) -> Tensor:
+        width = logits.shape[1]
         _, visible = visible_pages(
             block_table,
             row_to_request.to(torch.int64)[:, None],
@@ -142,27 +165,34 @@ class SelectTopK(nn.Module):
             num_pages,
             self.spec.page_size,
         )
-        first = start.clamp(min=0)
         # In int64: end - start of an "unbounded" INT32_MAX window wraps.
-        length = end.to(torch.int64) - first.to(torch.int64)
+        length = end.to(torch.int64) - start.clamp(min=0).to(torch.int64)
         short = (length <= self.spec.topk) & (skip_short > 0)
         by_number = -torch.arange(width).to(torch.float32)
-        ranked = torch.where(short[:, None], by_number, scored)
-        ranked = torch.where(visible, ranked, float("-inf"))
-        chosen = self.topk.columns(ranked, start, end)
-        return self._as_ids(chosen, first, block_table, row_to_request, ids.to(torch.int32))
+        ranked = torch.where(short[:, None], by_number, logits)
+        return torch.where(visible, ranked, float("-inf"))
 
-    def _as_ids(
-        self, chosen: Tensor, first: Tensor, block_table: Tensor, row: Tensor, ids: Tensor
+
+class AsIds(nn.Module):
+    """Chosen columns as ids: 0 entries relative to the window's start, 1 of the sequence, 2 slots.
+
+    Where a column is chosen, it is visible: its request and page are in range.
+    """
+
+    def __init__(self, spec: IndexerSpec) -> None:
+        super().__init__()
+        self.page_size = spec.page_size
+
+    def forward(
+        self, chosen: Tensor, block_table: Tensor, row: Tensor, start: Tensor, ids: Tensor
     ) -> Tensor:
-        page_size, width = self.spec.page_size, block_table.shape[1]
-        # Where a column is chosen, it is visible: its request and page are in range.
+        page_size, width, kind = self.page_size, block_table.shape[1], ids.to(torch.int32)
         entry = chosen.clamp(min=0)
         request = row.clamp(min=0, max=block_table.shape[0] - 1)
         at = request[:, None].to(torch.int64) * width + (entry // page_size).to(torch.int64)
         slot = block_table.flatten()[at] * page_size + entry % page_size
-        relative = entry - first[:, None]
-        result = torch.where(ids == 2, slot, torch.where(ids == 1, entry, relative))
+        relative = entry - start.clamp(min=0)[:, None]
+        result = torch.where(kind == 2, slot, torch.where(kind == 1, entry, relative))
         return torch.where(chosen < 0, -1, result)
 
 
@@ -183,12 +213,31 @@ def index_topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
 
 def select_entry(spec: IndexerSpec) -> Entry:
     """Selection alone, to be called with the logits of a hand-written kernel."""
-    logits = Arg("logits", torch.float32, ("T", "N"))
-    known = ("block_table", "row_to_request", "start", "end")
-    inputs = (logits, *(arg for arg in paged_inputs(spec) if arg.name in known))
-    out = Arg("indices", torch.int32, ("T", spec.topk))
+    inputs = (Arg("logits", torch.float32, ("T", "N")), *_rows(spec, "start", "end"))
     scalars = ("num_pages", "skip_short", "ids")
-    return Entry("index_topk_select", SelectTopK(spec), inputs, (out,), scalars)
+    return Entry("index_topk_select", SelectTopK(spec), inputs, (_indices(spec),), scalars)
+
+
+def ranked_entry(spec: IndexerSpec) -> Entry:
+    """What goes before a hand-written selection."""
+    logits = Arg("logits", torch.float32, ("T", "N"))
+    inputs, scalars = (logits, *_rows(spec, "start", "end")), ("num_pages", "skip_short")
+    return Entry("index_topk_ranked", RankedLogits(spec), inputs, (logits,), scalars)
+
+
+def ids_entry(spec: IndexerSpec) -> Entry:
+    """What goes after it."""
+    inputs = (Arg("chosen", torch.int32, ("T", spec.topk)), *_rows(spec, "start"))
+    return Entry("index_topk_ids", AsIds(spec), inputs, (_indices(spec),), ("ids",))
+
+
+def _rows(spec: IndexerSpec, *windows: str) -> tuple[Arg, ...]:
+    known = ("block_table", "row_to_request", *windows)
+    return tuple(arg for arg in paged_inputs(spec) if arg.name in known)
+
+
+def _indices(spec: IndexerSpec) -> Arg:
+    return Arg("indices", torch.int32, ("T", spec.topk))
 
 
 def _ordered(logits: Tensor) -> Tensor:

@@ -2,13 +2,13 @@
 """Logits on CPUs with AVX512-VNNI: which specs it serves, and its functions in a module.
 
 One dispatch goes from cache bytes to masked logits; `vnni_kernel` is what it runs. `index_topk`
-dispatches it too and selects from its logits in portable form.
+dispatches it too and selects from its logits by `threshold`.
 """
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import dispatch
-from dsv4_iree.kernels.entry import Entry, pure_function
+from dsv4_iree.kernels import dispatch, threshold
+from dsv4_iree.kernels.entry import Entry
 from dsv4_iree.kernels.topk import select_entry
 from dsv4_iree.kernels.vnni_kernel import executable
 from dsv4_iree.kernels.vnni_words import LANES
@@ -64,7 +64,7 @@ def function(entry: Entry, spec: IndexerSpec) -> str:
     parts = [executable(name, spec, operands, numbers)]
     if selects:
         select = select_entry(spec)
-        parts.append(pure_function(select))
+        parts.append(threshold.selection(select, spec))
         lines.append(dispatch.call("chosen", select, {"logits": "logits_out"}))
     lines.append(f"util.return %{'chosen' if selects else 'logits_out'} : {out}")
     return "\n".join([*parts, dispatch.pure(entry, lines)])
