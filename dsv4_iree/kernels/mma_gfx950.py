@@ -102,15 +102,16 @@ def _head_sum(spec: IndexerSpec, r: int, t: int) -> str:
     : {SCALED}
 %relu{n} = llvm.intr.maximum(%dot{n}, %zeros)
     : (vector<4xf32>, vector<4xf32>) -> vector<4xf32>""")
-        weight = f"%w{r}_{m}"
+        relu, weight = f"%relu{n}", f"%w{r}_{m}"
         if m == tiles - 1 and spec.num_heads % 16:
-            # The last tile repeats its last heads; they must not count, whatever they score.
+            # The last tile repeats its last heads; they must not count, whatever they score and
+            # weigh.
             lines.append(f"""\
-%counts{n} = arith.constant {spec.num_heads % 16 // 4} : index
-%is_head{n} = arith.cmpi ult, %g, %counts{n} : index
-%real{n} = arith.select %is_head{n}, %relu{n}, %zeros : vector<4xf32>""")
-            lines[-1] += "\n"
-        relu = f"%real{n}" if m == tiles - 1 and spec.num_heads % 16 else f"%relu{n}"
+%count{n} = arith.constant {spec.num_heads % 16 // 4} : index
+%is_head{n} = arith.cmpi ult, %g, %count{n} : index
+%real{n} = arith.select %is_head{n}, %relu{n}, %zeros : vector<4xf32>
+%real_w{n} = arith.select %is_head{n}, %w{r}_{m}, %zeros : vector<4xf32>""")
+            relu, weight = f"%real{n}", f"%real_w{n}"
         if m == 0:
             lines.append(f"%sum{n} = arith.mulf {relu}, {weight} : vector<4xf32>")
         else:
