@@ -40,6 +40,7 @@ CONSTANTS = f"""\
 %not_zero = arith.constant 0x7F7F7F7F : i32
 %plain_low = arith.constant {PLAIN[0]} : i32
 %plain_high = arith.constant {PLAIN[1]} : i32
+%all_but_first = arith.constant {packed(12, 0, 0, 0)} : i32
 %lowest_low = arith.constant {LOWEST[0]} : i32
 %lowest_high = arith.constant {LOWEST[1]} : i32
 """
@@ -52,9 +53,9 @@ def power(n: str) -> str:
 {n}_factor = arith.shli {n}_exponent, %i23 : i32"""
 
 
-def steps(n: str, scales: str) -> str:
-    """<n>_steps: for each group, a byte to add to those of LOWEST; <n>_factor; <n>_excess: above
-    zero where NARROW does not take these scales.
+def step(n: str, scales: str) -> str:
+    """<n>_step: what group g adds to the bytes of LOWEST; <n>_factor; <n>_excess: above zero where
+    NARROW does not take these scales.
     """
     return f"""\
 {word(f"{n}_word", scales)}
@@ -66,10 +67,11 @@ def steps(n: str, scales: str) -> str:
 {n}_high = arith.subi {n}_max, %most : i32
 {n}_range = arith.maxsi {n}_low, {n}_high : i32
 {n}_excess = arith.maxsi {n}_range, {n}_far : i32
+{n}_mine_up = arith.shrui {n}_word, %g_bits : i32
+{n}_mine = arith.andi {n}_mine_up, %i255 : i32
 {n}_base = arith.subi {n}_max, %below : i32
-{permute(f"{n}_bases", f"{n}_base", f"{n}_base", "%i0")}
-{n}_over = arith.subi {n}_word, {n}_bases : i32
-{n}_steps = arith.shli {n}_over, %i3 : i32"""
+{n}_over = arith.subi {n}_mine, {n}_base : i32
+{n}_step = arith.shli {n}_over, %i3 : i32"""
 
 
 def permute(result: str, high: str, low: str, selector: str) -> str:
@@ -80,14 +82,12 @@ def permute(result: str, high: str, low: str, selector: str) -> str:
     )
 
 
-def table(n: str, vector: str, g: int) -> str:
+def table(n: str, vector: str) -> str:
     """<n>_low and <n>_high: magnitudes of the codes in group g, times its power of two."""
-    low, high = packed(12, g, g, g), packed(g, g, g, g)
+    step = f"{vector}_step"
     return f"""\
-{n}_pick_low = arith.constant {low} : i32
-{n}_pick_high = arith.constant {high} : i32
-{permute(f"{n}_add_low", f"{vector}_steps", f"{vector}_steps", f"{n}_pick_low")}
-{permute(f"{n}_add_high", f"{vector}_steps", f"{vector}_steps", f"{n}_pick_high")}
+{permute(f"{n}_add_low", step, step, "%all_but_first")}
+{permute(f"{n}_add_high", step, step, "%i0")}
 {n}_low = arith.addi %lowest_low, {n}_add_low : i32
 {n}_high = arith.addi %lowest_high, {n}_add_high : i32"""
 

@@ -7,8 +7,8 @@ which goes into the head's weight or the key's sum: that is the NARROW form, one
 and no scale per score. The EXACT form keeps one accumulator per group and takes every e8m0 byte,
 NaN included. Which one is decided by wave-uniform branches, from keys inside the windows only.
 
-Lane (g, n) holds dims 8g..8g+7 of every group of head n and of key n, even dims before odd ones; it
-gets heads 4g..4g+3 of key n.
+Lane (g, n) holds group g of head n and of key n; an MFMA takes eight codes of each group, even dims
+before odd ones. It gets heads 4g..4g+3 of key n.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from dsv4_iree.kernels.mma_common import (
 )
 from dsv4_iree.spec import IndexerSpec
 
-GROUPS = 4  # of 32 dims
+GROUPS, STEPS = 4, 4  # of 32 dims; MFMAs, which take eight codes of each group
 LANES = 64
 HEADS_STEP = 4  # of heads that a lane scores in a tile
 LANE = """\
 %n = arith.remui %lane, %c16 : index
 %g = arith.divui %lane, %c16 : index"""
-PARTS = (*((f"codes{g}_", "vector<4xi8>") for g in range(GROUPS)), ("scales", "vector<4xi8>"))
-"""What a lane loads of a key tile: its codes of every group of key n, and all scales of key n."""
+PARTS = (("codes", "vector<16xi8>"), ("scales", "vector<4xi8>"))
+"""What a lane loads of a key tile: the codes of group g of key n, and all scales of key n."""
 
 
 CONSTANTS = f"""\
-%no_codes0_ = arith.constant dense<0> : vector<4xi8>
-%no_codes1_ = arith.constant dense<0> : vector<4xi8>
-%no_codes2_ = arith.constant dense<0> : vector<4xi8>
-%no_codes3_ = arith.constant dense<0> : vector<4xi8>
+%no_codes = arith.constant dense<0> : vector<16xi8>
 %no_scales = arith.constant dense<127> : vector<4xi8>
 {codes.CONSTANTS}%i32 = arith.constant 32 : i32
 %i64 = arith.constant 64 : i32
 %all_lanes = arith.constant -1 : i64
-%lane_bytes = arith.muli %g, %c4 : index
+%no_pair = arith.constant 0 : i64
+%lane_bytes = arith.muli %g, %c16 : index
 %lane_heads = arith.muli %g, %c4 : index
+%g32 = arith.index_cast %g : index to i32
+%g_bits = arith.muli %g32, %i8 : i32
 %two = arith.constant 2 : index
 %upper = arith.cmpi uge, %g, %two : index
 %g_low = arith.remui %g, %two : index
@@ -54,21 +54,15 @@ CONSTANTS = f"""\
 
 
 def load(t: int, values: str, scales: str, suffix: str) -> str:
-    """%codes<g>_<t><suffix>, %scales<t><suffix>, from the rows at %value_row<t>, %scale_row<t>."""
-    lines = [f"%lane_row{t} = arith.addi %value_row{t}, %lane_bytes : index"]
-    for g in range(GROUPS):
-        lines.append(f"""\
-%group{g}_{t} = arith.constant {16 * g} : index
-%value_at{g}_{t} = arith.addi %lane_row{t}, %group{g}_{t} : index
-%codes{g}_{t}{suffix} = vector.load {values}[%value_at{g}_{t}] : memref<?xi8>, vector<4xi8>""")
-    lines.append(
-        f"%scales{t}{suffix} = vector.load {scales}[%scale_row{t}] : memref<?xi8>, vector<4xi8>"
-    )
-    return "\n".join(lines)
+    """%codes<t><suffix> and %scales<t><suffix>, from the rows at %value_row<t>, %scale_row<t>."""
+    return f"""\
+%value_at{t} = arith.addi %value_row{t}, %lane_bytes : index
+%codes{t}{suffix} = vector.load {values}[%value_at{t}] : memref<?xi8>, vector<16xi8>
+%scales{t}{suffix} = vector.load {scales}[%scale_row{t}] : memref<?xi8>, vector<4xi8>"""
 
 
 def query(target: str, spec: IndexerSpec, r: int) -> str:
-    """%q<r>_<m>_<g> and %w<r>_<m> of every 16 heads of row r in NARROW form; %narrow_row<r>."""
+    """%q<r>_<m>_<s> and %w<r>_<m> of every 16 heads of row r in NARROW form; %narrow_row<r>."""
     heads, lines, excess = spec.num_heads, [], []
     for m in range(head_tiles(spec)):
         n = f"{r}_{m}"
@@ -77,11 +71,11 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
             f"%q_scales{n} = vector.load %q_scales[%row{r}, %head{n}, %c0]"
             f" : memref<?x{heads}x4xi8>, vector<4xi8>"
         )
-        lines.append(codes.steps(f"%q{n}", f"%q_scales{n}"))
-        for g in range(GROUPS):
-            lines.append(_load_query(spec, r, n, g))
-            lines.append(codes.table(f"%q{n}_{g}_t", f"%q{n}", g))
-            lines.append(codes.decoded(f"%q{n}_{g}", f"%q_code{n}_{g}", f"%q{n}_{g}_t"))
+        lines.append(codes.step(f"%q{n}", f"%q_scales{n}"))
+        lines.append(codes.table(f"%q{n}_t", f"%q{n}"))
+        lines.append(_load_query(spec, r, n))
+        for s in range(STEPS):
+            lines.append(codes.decoded(f"%q{n}_{s}", f"%q_code{n}_{s}", f"%q{n}_t"))
         lines.append(_weights(spec, r, n))
         excess += [f"%q{n}_excess", f"%w{n}_excess"]
     lines.append(_vote(f"%narrow_row{r}", excess))
@@ -93,14 +87,14 @@ def head_tiles(spec: IndexerSpec) -> int:
 
 
 def keys(target: str, spec: IndexerSpec, together: int) -> str:
-    """%k<t>_<g> and %kf<t> of every key tile in NARROW form; %narrow_keys."""
+    """%k<t>_<s> and %kf<t> of every key tile in NARROW form; %narrow_keys."""
     lines = []
     for t in range(TILES):
-        lines.append(codes.steps(f"%k{t}", f"%scales{t}"))
-        for g in range(GROUPS):
-            lines.append(word(f"%k_code{t}_{g}", f"%codes{g}_{t}"))
-            lines.append(codes.table(f"%k{t}_{g}_t", f"%k{t}", g))
-            lines.append(codes.decoded(f"%k{t}_{g}", f"%k_code{t}_{g}", f"%k{t}_{g}_t"))
+        lines.append(codes.step(f"%k{t}", f"%scales{t}"))
+        lines.append(codes.table(f"%k{t}_t", f"%k{t}"))
+        lines.append(_words(f"%k_code{t}", f"%codes{t}"))
+        for s in range(STEPS):
+            lines.append(codes.decoded(f"%k{t}_{s}", f"%k_code{t}_{s}", f"%k{t}_t"))
         lines.append(f"%kf{t} = arith.bitcast %k{t}_factor : i32 to f32")
     lines.append(narrow_keys(together, 16, _vote))
     return "\n".join(lines)
@@ -136,13 +130,19 @@ def _head_numbers(spec: IndexerSpec, n: str, m: str, m_line: str) -> str:
 %heads{n} = arith.minui %heads_any{n}, %heads_last{n} : index"""
 
 
-def _load_query(spec: IndexerSpec, r: int, n: str, g: int) -> str:
+def _load_query(spec: IndexerSpec, r: int, n: str) -> str:
+    """%q_code<n>_<s>: eight codes of group g of the head, for each MFMA."""
     return f"""\
-%q_group{n}_{g} = arith.constant {16 * g} : index
-%q_at{n}_{g} = arith.addi %q_group{n}_{g}, %lane_bytes : index
-%q_bytes{n}_{g} = vector.load %q_values[%row{r}, %head{n}, %q_at{n}_{g}]
-    : memref<?x{spec.num_heads}x64xi8>, vector<4xi8>
-{word(f"%q_code{n}_{g}", f"%q_bytes{n}_{g}")}"""
+%q_bytes{n} = vector.load %q_values[%row{r}, %head{n}, %lane_bytes]
+    : memref<?x{spec.num_heads}x64xi8>, vector<16xi8>
+{_words(f"%q_code{n}", f"%q_bytes{n}")}"""
+
+
+def _words(result: str, sixteen_bytes: str) -> str:
+    lines = [f"{result}_v = vector.bitcast {sixteen_bytes} : vector<16xi8> to vector<4xi32>"]
+    for s in range(STEPS):
+        lines.append(f"{result}_{s} = vector.extract {result}_v[{s}] : i32 from vector<4xi32>")
+    return "\n".join(lines)
 
 
 def _weights(spec: IndexerSpec, r: int, n: str) -> str:
@@ -206,9 +206,9 @@ def _narrow_sum(spec: IndexerSpec, r: int, t: int) -> str:
     lines, last = [], "%zeros"
     for m in range(head_tiles(spec)):
         n, before = f"{r}_{t}_{m}", "%zeros"
-        for g in range(GROUPS):
-            lines.append(_mfma(f"%dot{n}_{g}", f"%q{r}_{m}_{g}", f"%k{t}_{g}", before))
-            before = f"%dot{n}_{g}"
+        for s in range(STEPS):
+            lines.append(_mfma(f"%dot{n}_{s}", f"%q{r}_{m}_{s}", f"%k{t}_{s}", before))
+            before = f"%dot{n}_{s}"
         # Numbers are finite here, so that there is no NaN to keep.
         lines.append(f"%relu{n} = arith.maxnumf {before}, %zeros fastmath<nnan> : vector<4xf32>")
         relu = f"%relu{n}"
@@ -241,13 +241,21 @@ def _four(result: str, vector: str) -> str:
 
 
 def _exact_sums(spec: IndexerSpec, r: int) -> str:
-    """%part<r>_0b..3b: the same, each group's dot times its two scales; loops keep it small."""
+    """%part<r>_0b..3b: the same, each group's dot times its two scales; loops keep it small.
+
+    A group is alone in the dot where the other lanes' codes are zero.
+    """
     heads, n = spec.num_heads, f"x{r}"
     body = [_head_numbers(spec, n, f"%m{n}", f"%m{n} = arith.addi %m, %c0 : index")]
+    body.append(_load_query(spec, r, n))
+    for s in range(STEPS):
+        body.append(codes.decoded(f"%q{n}_{s}", f"%q_code{n}_{s}", "%plain"))
     for g in range(GROUPS):
-        body.append(_load_query(spec, r, n, g))
-        body.append(codes.decoded(f"%q{n}_{g}", f"%q_code{n}_{g}", "%plain"))
-        body.append(_mfma(f"%dot{n}_{g}", f"%q{n}_{g}", f"%k{n}_{g}", "%zeros"))
+        before = "%zeros"
+        for s in range(STEPS):
+            dot = f"%dot{n}_{g}" if s == STEPS - 1 else f"%dot{n}_{g}_{s}"
+            body.append(_mfma(dot, f"%q{n}_{s}", f"%k{n}_{g}_{s}", before))
+            before = dot
     for i in range(4):
         body.append(f"""\
 %add{n}_{i} = arith.constant {i} : index
@@ -298,9 +306,9 @@ scf.yield {", ".join(f"%kept{n}_{t}" for t in range(TILES))} : {floats}
 
 
 def _chosen_tile(n: str) -> list[str]:
-    """%k<n>_<g> and %ke<n>_<g>: codes and scale bytes of the key in tile %t."""
+    """%k<n>_<g>_<s> and %ke<n>_<g>: codes of group g alone, and scales, of the key in tile %t."""
     lines = []
-    for part in (*(f"code{g}" for g in range(GROUPS)), "word"):
+    for part in (*(f"code{s}" for s in range(STEPS)), "word"):
         names = [
             f"%k{t}_word" if part == "word" else f"%k_code{t}_{part[4:]}" for t in range(TILES)
         ]
@@ -312,9 +320,15 @@ def _chosen_tile(n: str) -> list[str]:
 %{part}{n}_{t} = arith.select %now{n}_{part}_{t}, {names[t]}, {last} : i32""")
             last = f"%{part}{n}_{t}"
     lines.append(extremes(f"%k{n}", f"%word{n}_{TILES - 1}"))
+    for s in range(STEPS):
+        lines.append(codes.decoded(f"%k{n}_s{s}", f"%code{s}{n}_{TILES - 1}", "%plain"))
     for g in range(GROUPS):
-        lines.append(codes.decoded(f"%k{n}_{g}", f"%code{g}{n}_{TILES - 1}", "%plain"))
-        lines.append(f"%ke{n}_{g} = vector.broadcast %k{n}_e{g} : i32 to vector<4xi32>")
+        lines.append(f"""\
+%ke{n}_{g} = vector.broadcast %k{n}_e{g} : i32 to vector<4xi32>
+%number{n}_{g} = arith.constant {g} : index
+%mine{n}_{g} = arith.cmpi eq, %g, %number{n}_{g} : index""")
+        for s in range(STEPS):
+            lines.append(f"%k{n}_{g}_{s} = arith.select %mine{n}_{g}, %k{n}_s{s}, %no_pair : i64")
     return lines
 
 
