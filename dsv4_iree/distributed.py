@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from dsv4_iree import checks
 from dsv4_iree.checks import Quantized
-from dsv4_iree.errors import check_range
+from dsv4_iree.errors import check_range, check_tensor
 from dsv4_iree.indexer import Indexer
 
 NOTHING = -(2**63)  # below every packed entry
@@ -39,6 +39,14 @@ def topk(
         group: the ranks; None for all.
     """
     checks.choice("ids", ids, ("relative", "entry"))
+    check_tensor(
+        "logits",
+        logits,
+        shape=("T", "N"),
+        dtype=torch.float32,
+        device=indexer.device,
+        contiguous=False,
+    )
     start, end = checks.window(start, end, logits.shape[0], indexer.device)
     mine = _selected(indexer, logits, start, end, _first(first))
     return _relative(_merged(mine, group), start, ids)

@@ -88,3 +88,5 @@ def test_what_cannot_be_sharded_is_refused() -> None:
         distributed.topk(indexer, logits, start, end, first=0, ids="slot")
     with pytest.raises(ArgumentError, match=r"^first: expected"):
         distributed.topk(indexer, logits, start, end, first=-1)
+    with pytest.raises(ArgumentError, match=r"^logits: expected dtype float32, got bfloat16"):
+        distributed.topk(indexer, logits.bfloat16(), start, end, first=0)

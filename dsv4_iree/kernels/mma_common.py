@@ -30,7 +30,7 @@ def extremes(n: str, word: str) -> str:
     return "\n".join(lines)
 
 
-def worst(result: str, excess: list[str]) -> str:
+def none_exceeds(result: str, excess: list[str]) -> str:
     """<result>: whether no number is above zero in this lane; flags would take scalar registers."""
     lines, last = [], excess[0]
     for i, number in enumerate(excess[1:]):

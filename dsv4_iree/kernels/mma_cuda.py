@@ -24,7 +24,7 @@ from dsv4_iree.kernels.mma_common import (
     lane_sum,
     narrow_keys,
     word,
-    worst,
+    none_exceeds,
 )
 from dsv4_iree.kernels.mma_cuda_exact import exact_sums
 from dsv4_iree.kernels.mma_fp8 import packed
@@ -222,7 +222,7 @@ def scores(target: str, spec: IndexerSpec, r: int) -> str:
 
 def _vote(result: str, excess: list[str]) -> str:
     return f"""\
-{worst(f"{result}_lane", excess)}
+{none_exceeds(f"{result}_lane", excess)}
 {result} = llvm.call_intrinsic "llvm.nvvm.vote.all.sync"(%whole_warp, {result}_lane)
     : (i32, i1) -> i1"""
 

@@ -21,7 +21,7 @@ from dsv4_iree.kernels.mma_common import (
     lane_sum,
     narrow_keys,
     word,
-    worst,
+    none_exceeds,
 )
 from dsv4_iree.spec import IndexerSpec
 
@@ -188,7 +188,7 @@ def _weights(spec: IndexerSpec, r: int, n: str) -> str:
 
 def _vote(result: str, excess: list[str]) -> str:
     return f"""\
-{worst(f"{result}_lane", excess)}
+{none_exceeds(f"{result}_lane", excess)}
 {result}_lanes = rocdl.ballot {result}_lane : i64
 {result} = arith.cmpi eq, {result}_lanes, %all_lanes : i64"""
 
