@@ -23,8 +23,8 @@ from dsv4_iree.kernels.mma_common import (
     extremes,
     lane_sum,
     narrow_keys,
-    word,
     none_exceeds,
+    word,
 )
 from dsv4_iree.kernels.mma_cuda_exact import exact_sums
 from dsv4_iree.kernels.mma_fp8 import packed

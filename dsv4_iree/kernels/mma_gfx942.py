@@ -20,8 +20,8 @@ from dsv4_iree.kernels.mma_common import (
     extremes,
     lane_sum,
     narrow_keys,
-    word,
     none_exceeds,
+    word,
 )
 from dsv4_iree.spec import IndexerSpec
 
