@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Logits on GPUs with matrix units: which specs these kernels serve, and their functions.
 
-Written by hand, since TKWave cannot say a page stride known at run time, 64-bit addresses, or
-pages that must not be read. One dispatch goes from cache bytes to masked logits; `mma_kernel` is
-what it runs. `index_topk` dispatches it too and selects from its logits.
+Written by hand: paged keys need a page stride known at run time and pages that must not be read,
+and ragged keys share that skeleton; TKWave was not tried for them. One dispatch goes from cache
+bytes to masked logits; `mma_kernel` is what it runs. `index_topk` dispatches it too and selects
+from its logits.
 """
 
 from __future__ import annotations
