@@ -9,16 +9,15 @@ from its logits.
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import dispatch, mma_e4m3, radix
+from dsv4_iree.kernels import mma_e4m3, radix, scoring
 from dsv4_iree.kernels.entry import Entry
 from dsv4_iree.kernels.mma_kernel import executable, tile_keys, tile_module
-from dsv4_iree.kernels.topk import select_entry
+from dsv4_iree.kernels.scoring import OPS
 from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
 
 WAVES = {"gfx942": 1 << 13, "gfx950": 1 << 13, "cuda": 1 << 12}
 """To fill the chip, and some more to balance: 304 and 256 compute units, or 132 multiprocessors."""
 LONGEST_RUN = 2048  # keys
-OPS = ("mqa_logits", "paged_mqa_logits", "index_topk")
 
 # Few rows are split over the context until there is a wave for every SIMD; many rows are not, as a
 # wave first loads its query row.
@@ -32,15 +31,6 @@ RUN_LENGTH = """\
 %at_least = arith.muli %blocks, %block_keys : index
 %some = arith.maxui %at_least, %block_keys : index
 %per_run = arith.minui %some, %longest : index"""
-
-# All columns of the table; windows that are ranked by entry number need no scores.
-WHOLE_TABLE = """\
-%page_size = arith.constant {page_size} : index
-%columns = arith.muli %width, %page_size : index
-%clean = arith.constant 1 : index
-%topk = arith.constant {topk} : index
-%skips = arith.cmpi sgt, %skip_short, %c0 : index
-%skip = arith.select %skips, %topk, %c0 : index"""
 
 
 def fits(op: str, target: str, spec: IndexerSpec) -> bool:
@@ -57,26 +47,13 @@ def fits(op: str, target: str, spec: IndexerSpec) -> bool:
 
 
 def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
-    """`@<entry>_pure`, and the kernel that it dispatches."""
-    (out,) = entry.outputs
-    operands, selects = dispatch.operands(entry), entry.name == "index_topk"
-    lines, sizes = dispatch.sizes(operands)
-    lines += dispatch.scalars(entry)
-    if selects:
-        lines.append(WHOLE_TABLE.format(page_size=spec.page_size, topk=spec.topk))
-        numbers = (*sizes, "columns", "page_stride", "num_pages", "clean", "skip", "per_run")
-    else:
-        lines.append("%skip = arith.constant 0 : index")
-        numbers = (*sizes, *entry.scalars, "skip", "per_run")
+    """`@<entry>_pure`, and the kernels that it dispatches."""
     waves, block = WAVES[target.partition("-")[0]], tile_module(target, spec).LANES
-    lines.append(RUN_LENGTH.format(waves=waves, block=block, longest=LONGEST_RUN))
-    name, kind = f"{entry.name}_mma", "tensor<?x?xf32>{%rows, %columns}"
-    grid = "%rows, %columns, %per_run"
-    lines.append(dispatch.dispatch("scored", name, grid, operands, numbers, kind))
-    parts = [executable(name, target, spec, operands, numbers)]
-    if selects:
-        select = select_entry(spec)
-        parts.append(radix.selection(select, target, spec))
-        lines.append(dispatch.call("chosen", select, {"logits": "scored"}))
-    lines.append(f"util.return %{'chosen' if selects else 'scored'} : {out}")
-    return "\n".join([*parts, dispatch.pure(entry, lines)])
+    return scoring.function(
+        entry,
+        spec,
+        "mma",
+        RUN_LENGTH.format(waves=waves, block=block, longest=LONGEST_RUN),
+        lambda name, operands, numbers: executable(name, target, spec, operands, numbers),
+        lambda select: radix.selection(select, target, spec),
+    )

@@ -83,6 +83,24 @@ def _seen(t: int, together: int, keys: int) -> str:
     return "\n".join(lines)
 
 
+def either_form(r: int, narrow: str, exact: str, far: str, near: str, lanes: str) -> str:
+    """%score<r> by the form that the keys and row r allow, from lines that define the %part<r>_<t>
+    of `lane_sum`: those of NARROW end in a, those of EXACT in b.
+    """
+    return f"""\
+%is_narrow{r} = arith.andi %narrow_keys, %narrow_row{r} : i1
+%score{r} = scf.if %is_narrow{r} -> (f32) {{
+{narrow}
+{lane_sum(r, "a", far, near, lanes)}
+  scf.yield %total{r}a : f32
+}} else {{
+{exact}
+{lane_sum(r, "b", far, near, lanes)}
+  scf.yield %total{r}b : f32
+}}
+"""
+
+
 def lane_sum(r: int, form: str, far: str, near: str, lanes: str) -> str:
     """%total<r><form>: the sum over the four lanes of a key, of key n of tile g in lane (g, n).
 

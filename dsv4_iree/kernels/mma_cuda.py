@@ -20,8 +20,8 @@ from dsv4_iree.kernels.mma_common import (
     MODERATE,
     ORDINARY,
     TILES,
+    either_form,
     extremes,
-    lane_sum,
     narrow_keys,
     none_exceeds,
     word,
@@ -205,19 +205,7 @@ def keys(target: str, spec: IndexerSpec, together: int) -> str:
 
 def scores(target: str, spec: IndexerSpec, r: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
-    narrow = _narrow_sums(spec, r)
-    return f"""\
-%is_narrow{r} = arith.andi %narrow_keys, %narrow_row{r} : i1
-%score{r} = scf.if %is_narrow{r} -> (f32) {{
-{narrow}
-{lane_sum(r, "a", "%i2", "%i1", "%i32")}
-  scf.yield %total{r}a : f32
-}} else {{
-{exact_sums(spec, r)}
-{lane_sum(r, "b", "%i2", "%i1", "%i32")}
-  scf.yield %total{r}b : f32
-}}
-"""
+    return either_form(r, _narrow_sums(spec, r), exact_sums(spec, r), "%i2", "%i1", "%i32")
 
 
 def _vote(result: str, excess: list[str]) -> str:

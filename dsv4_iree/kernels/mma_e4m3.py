@@ -10,15 +10,13 @@ heads 4g..4g+3 of key n. Scales are one float a vector: the query's goes into th
 
 from __future__ import annotations
 
+from dsv4_iree.kernels import mma_amd
+from dsv4_iree.kernels.mma_amd import add_heads, head_numbers, head_tiles
 from dsv4_iree.kernels.mma_common import TILES, lane_sum, word
 from dsv4_iree.kernels.mma_fp8 import packed
 from dsv4_iree.spec import Format, IndexerSpec
 
-LANES = 64
-HEADS_STEP = 4  # of heads that a lane scores in a tile
-LANE = """\
-%n = arith.remui %lane, %c16 : index
-%g = arith.divui %lane, %c16 : index"""
+LANES, HEADS_STEP, LANE = mma_amd.LANES, mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("low", "vector<16xi8>"), ("high", "vector<16xi8>"), ("scales", "vector<4xi8>"))
 """What a lane loads of a key tile: 32 dims and the scale of key n."""
 STEPS = 4
@@ -72,17 +70,12 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
         n = f"{r}_{m}"
         lines.append(f"""\
 %head_base{n} = arith.constant {16 * m} : index
-%head_any{n} = arith.addi %head_base{n}, %n : index
-%head_last{n} = arith.constant {heads - 1} : index
-%head{n} = arith.minui %head_any{n}, %head_last{n} : index
+{head_numbers(spec, n)}
 %q_low{n} = vector.load %q_values[%row{r}, %head{n}, %lane_bytes]
     : memref<?x{heads}x128xi8>, vector<16xi8>
 %q_high{n} = vector.load %q_values[%row{r}, %head{n}, %lane_bytes_high]
     : memref<?x{heads}x128xi8>, vector<16xi8>
 {_operands(target, spec, f"%q{n}", f"%q_low{n}", f"%q_high{n}")}
-%heads_any{n} = arith.addi %head_base{n}, %lane_heads : index
-%heads_last{n} = arith.constant {heads - 4} : index
-%heads{n} = arith.minui %heads_any{n}, %heads_last{n} : index
 %w_raw{n} = vector.load %weights[%row{r}, %heads{n}] : memref<?x{heads}xf32>, vector<4xf32>
 %w_scale{n} = vector.load %q_scales[%row{r}, %heads{n}] : memref<?x{heads}xf32>, vector<4xf32>
 %w_own{n} = arith.mulf %w_raw{n}, %w_scale{n} : vector<4xf32>
@@ -92,13 +85,8 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
     return "".join(lines)
 
 
-def head_tiles(spec: IndexerSpec) -> int:
-    return -(-spec.num_heads // 16)
-
-
 def keys(target: str, spec: IndexerSpec, together: int) -> str:
     """%k<t>_<s> and %kf<t> of every key tile."""
-    del together
     lines = []
     for t in range(TILES):
         lines.append(f"""\
@@ -110,7 +98,6 @@ def keys(target: str, spec: IndexerSpec, together: int) -> str:
 
 def scores(target: str, spec: IndexerSpec, r: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
-    del target
     sums = "\n".join(_head_sum(spec, r, t) for t in range(TILES))
     total = lane_sum(r, "", "%i32", "%i16", "%i64")
     return f"{sums}\n{total}\n%score{r} = arith.addf %total{r}, %zero : f32\n"
@@ -159,8 +146,8 @@ def _as_fnuz(n: str) -> str:
 
 def _head_sum(spec: IndexerSpec, r: int, t: int) -> str:
     """%part<r>_<t>: the sum over this lane's heads for key n of tile t."""
-    lines, last, tiles = [], "", head_tiles(spec)
-    for m in range(tiles):
+    lines, last = [], ""
+    for m in range(head_tiles(spec)):
         n, before = f"{r}_{t}_{m}", "%zeros"
         for s in range(STEPS):
             lines.append(
@@ -173,21 +160,7 @@ def _head_sum(spec: IndexerSpec, r: int, t: int) -> str:
             f"%relu{n} = llvm.intr.maximum({before}, %zeros)"
             " : (vector<4xf32>, vector<4xf32>) -> vector<4xf32>"
         )
-        relu = f"%relu{n}"
-        if m == tiles - 1 and spec.num_heads % 16:
-            # The last tile repeats its last heads; they must not count, whatever they score.
-            lines.append(f"""\
-%count{n} = arith.constant {spec.num_heads % 16 // 4} : index
-%is_head{n} = arith.cmpi ult, %g, %count{n} : index
-%real{n} = arith.select %is_head{n}, %relu{n}, %zeros : vector<4xf32>
-%real_w{n} = arith.select %is_head{n}, %w{r}_{m}, %zeros : vector<4xf32>""")
-            relu, weight = f"%real{n}", f"%real_w{n}"
-        else:
-            weight = f"%w{r}_{m}"
-        if last:
-            lines.append(f"%sum{n} = math.fma {relu}, {weight}, {last} : vector<4xf32>")
-        else:
-            lines.append(f"%sum{n} = arith.mulf {relu}, {weight} : vector<4xf32>")
+        lines.append(add_heads(spec, m, n, f"%w{r}_{m}", last))
         last = f"%sum{n}"
     n = f"{r}_{t}"
     lines.append(f"""\

@@ -13,12 +13,14 @@ before odd ones. It gets heads 4g..4g+3 of key n.
 
 from __future__ import annotations
 
+from dsv4_iree.kernels import mma_amd
 from dsv4_iree.kernels import mma_fp8 as codes
+from dsv4_iree.kernels.mma_amd import add_heads, four, head_numbers, head_tiles
 from dsv4_iree.kernels.mma_common import (
     MODERATE,
     TILES,
+    either_form,
     extremes,
-    lane_sum,
     narrow_keys,
     none_exceeds,
     word,
@@ -26,11 +28,7 @@ from dsv4_iree.kernels.mma_common import (
 from dsv4_iree.spec import IndexerSpec
 
 GROUPS, STEPS = 4, 4  # of 32 dims; MFMAs, which take eight codes of each group
-LANES = 64
-HEADS_STEP = 4  # of heads that a lane scores in a tile
-LANE = """\
-%n = arith.remui %lane, %c16 : index
-%g = arith.divui %lane, %c16 : index"""
+LANES, HEADS_STEP, LANE = mma_amd.LANES, mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("codes", "vector<16xi8>"), ("scales", "vector<4xi8>"))
 """What a lane loads of a key tile: the codes of group g of key n, and all scales of key n."""
 
@@ -66,7 +64,8 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
     heads, lines, excess = spec.num_heads, [], []
     for m in range(head_tiles(spec)):
         n = f"{r}_{m}"
-        lines.append(_head_numbers(spec, n, f"%m_{n}", f"%m_{n} = arith.constant {m} : index"))
+        lines.append(f"%head_base{n} = arith.constant {16 * m} : index")
+        lines.append(head_numbers(spec, n))
         lines.append(
             f"%q_scales{n} = vector.load %q_scales[%row{r}, %head{n}, %c0]"
             f" : memref<?x{heads}x4xi8>, vector<4xi8>"
@@ -80,10 +79,6 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
         excess += [f"%q{n}_excess", f"%w{n}_excess"]
     lines.append(_vote(f"%narrow_row{r}", excess))
     return "\n".join(lines) + "\n"
-
-
-def head_tiles(spec: IndexerSpec) -> int:
-    return -(-spec.num_heads // 16)
 
 
 def keys(target: str, spec: IndexerSpec, together: int) -> str:
@@ -103,31 +98,7 @@ def keys(target: str, spec: IndexerSpec, together: int) -> str:
 def scores(target: str, spec: IndexerSpec, r: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
     narrow = "\n".join(_narrow_sum(spec, r, t) for t in range(TILES))
-    return f"""\
-%is_narrow{r} = arith.andi %narrow_keys, %narrow_row{r} : i1
-%score{r} = scf.if %is_narrow{r} -> (f32) {{
-{narrow}
-{lane_sum(r, "a", "%i32", "%i16", "%i64")}
-  scf.yield %total{r}a : f32
-}} else {{
-{_exact_sums(spec, r)}
-{lane_sum(r, "b", "%i32", "%i16", "%i64")}
-  scf.yield %total{r}b : f32
-}}
-"""
-
-
-def _head_numbers(spec: IndexerSpec, n: str, m: str, m_line: str) -> str:
-    """%head<n>: head of which this lane loads codes; %heads<n>: first of the four it scores."""
-    return f"""\
-{m_line}
-%head_base{n} = arith.muli {m}, %c16 : index
-%head_any{n} = arith.addi %head_base{n}, %n : index
-%head_last{n} = arith.constant {spec.num_heads - 1} : index
-%head{n} = arith.minui %head_any{n}, %head_last{n} : index
-%heads_any{n} = arith.addi %head_base{n}, %lane_heads : index
-%heads_last{n} = arith.constant {spec.num_heads - 4} : index
-%heads{n} = arith.minui %heads_any{n}, %heads_last{n} : index"""
+    return either_form(r, narrow, _exact_sums(spec, r), "%i32", "%i16", "%i64")
 
 
 def _load_query(spec: IndexerSpec, r: int, n: str) -> str:
@@ -203,7 +174,7 @@ def _mfma(result: str, q: str, k: str, before: str) -> str:
 
 def _narrow_sum(spec: IndexerSpec, r: int, t: int) -> str:
     """%part<r>_<t>a: the sum over this lane's heads for key n of tile t."""
-    lines, last = [], "%zeros"
+    lines, last = [], ""
     for m in range(head_tiles(spec)):
         n, before = f"{r}_{t}_{m}", "%zeros"
         for s in range(STEPS):
@@ -211,33 +182,11 @@ def _narrow_sum(spec: IndexerSpec, r: int, t: int) -> str:
             before = f"%dot{n}_{s}"
         # Numbers are finite here, so that there is no NaN to keep.
         lines.append(f"%relu{n} = arith.maxnumf {before}, %zeros fastmath<nnan> : vector<4xf32>")
-        relu = f"%relu{n}"
-        if m == head_tiles(spec) - 1 and spec.num_heads % 16:
-            # The last tile repeats its last heads; they must not count.
-            lines.append(f"""\
-%count{n} = arith.constant {spec.num_heads % 16 // 4} : index
-%is_head{n} = arith.cmpi ult, %g, %count{n} : index
-%real{n} = arith.select %is_head{n}, {relu}, %zeros : vector<4xf32>""")
-            relu = f"%real{n}"
-        if m == 0:
-            lines.append(f"%sum{n} = arith.mulf {relu}, %w{r}_{m} : vector<4xf32>")
-        else:
-            lines.append(f"%sum{n} = math.fma {relu}, %w{r}_{m}, {last} : vector<4xf32>")
+        lines.append(add_heads(spec, m, n, f"%w{r}_{m}", last))
         last = f"%sum{n}"
-    lines.append(_four(f"%four{r}_{t}", last))
+    lines.append(four(f"%four{r}_{t}", last))
     lines.append(f"%part{r}_{t}a = arith.mulf %four{r}_{t}, %kf{t} : f32")
     return "\n".join(lines)
-
-
-def _four(result: str, vector: str) -> str:
-    """The sum of a vector of four."""
-    return f"""\
-{result}_low = vector.shuffle {vector}, {vector} [0, 1] : vector<4xf32>, vector<4xf32>
-{result}_high = vector.shuffle {vector}, {vector} [2, 3] : vector<4xf32>, vector<4xf32>
-{result}_pair = arith.addf {result}_low, {result}_high : vector<2xf32>
-{result}_x = vector.extract {result}_pair[0] : f32 from vector<2xf32>
-{result}_y = vector.extract {result}_pair[1] : f32 from vector<2xf32>
-{result} = arith.addf {result}_x, {result}_y : f32"""
 
 
 def _exact_sums(spec: IndexerSpec, r: int) -> str:
@@ -246,7 +195,7 @@ def _exact_sums(spec: IndexerSpec, r: int) -> str:
     A group is alone in the dot where the other lanes' codes are zero.
     """
     heads, n = spec.num_heads, f"x{r}"
-    body = [_head_numbers(spec, n, f"%m{n}", f"%m{n} = arith.addi %m, %c0 : index")]
+    body = [f"%head_base{n} = arith.muli %m, %c16 : index", head_numbers(spec, n)]
     body.append(_load_query(spec, r, n))
     for s in range(STEPS):
         body.append(codes.decoded(f"%q{n}_{s}", f"%q_code{n}_{s}", "%plain"))
@@ -299,7 +248,7 @@ scf.yield %next{n} : vector<4xf32>""")
     iter_args(%before{n} = %zeros) -> (vector<4xf32>) {{
 {inner}
 }}
-{_four(f"%sum{n}", f"%heads_sum{n}")}
+{four(f"%sum{n}", f"%heads_sum{n}")}
 {kept}
 scf.yield {", ".join(f"%kept{n}_{t}" for t in range(TILES))} : {floats}
 }}"""

@@ -9,6 +9,8 @@ the four lanes of a key.
 
 from __future__ import annotations
 
+from dsv4_iree.kernels import mma_amd
+from dsv4_iree.kernels.mma_amd import add_heads, four, head_numbers, head_tiles
 from dsv4_iree.kernels.mma_common import TILES
 from dsv4_iree.spec import IndexerSpec
 
@@ -16,11 +18,7 @@ SCALES, CODES = "vector<4xf8E8M0FNU>", "vector<32xf4E2M1FN>"
 SCALED = f"{SCALES}, {CODES}, {SCALES}, {CODES}, vector<4xf32>"
 
 
-LANES = 64
-HEADS_STEP = 4  # of heads that a lane scores in a tile
-LANE = """\
-%n = arith.remui %lane, %c16 : index
-%g = arith.divui %lane, %c16 : index"""
+LANES, HEADS_STEP, LANE = mma_amd.LANES, mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("codes", "vector<16xi8>"), ("scale", "i8"))
 """What a lane loads of a key tile: the codes and the scale of group g of key n."""
 
@@ -29,7 +27,7 @@ CONSTANTS = """\
 %no_scale = arith.constant 0 : i8
 %no_byte = arith.constant 0 : i8
 %group_bytes = arith.muli %g, %c16 : index
-%group_heads = arith.muli %g, %c4 : index
+%lane_heads = arith.muli %g, %c4 : index
 """
 
 
@@ -44,7 +42,6 @@ def load(t: int, values: str, scales: str, suffix: str) -> str:
 
 def keys(target: str, spec: IndexerSpec, together: int) -> str:
     """%k<t> and %ks<t>: the operands of every key tile."""
-    del together
     return "\n".join(
         f"""\
 %k{t} = vector.bitcast %codes{t} : vector<16xi8> to {CODES}
@@ -60,24 +57,15 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
         n = f"{r}_{m}"
         lines.append(f"""\
 %head_base{n} = arith.constant {16 * m} : index
-%head_any{n} = arith.addi %head_base{n}, %n : index
-%head_last{n} = arith.constant {heads - 1} : index
-%head{n} = arith.minui %head_any{n}, %head_last{n} : index
+{head_numbers(spec, n)}
 %q_bytes{n} = vector.load %q_values[%row{r}, %head{n}, %group_bytes]
     : memref<?x{heads}x64xi8>, vector<16xi8>
 %q{n} = vector.bitcast %q_bytes{n} : vector<16xi8> to {CODES}
 %q_scale{n} = memref.load %q_scales[%row{r}, %head{n}, %g] : memref<?x{heads}x4xi8>
 {_scale(f"%qs{n}", f"%q_scale{n}")}
-%heads_any{n} = arith.addi %head_base{n}, %group_heads : index
-%heads_last{n} = arith.constant {heads - 4} : index
-%heads{n} = arith.minui %heads_any{n}, %heads_last{n} : index
 %w{n} = vector.load %weights[%row{r}, %heads{n}] : memref<?x{heads}xf32>, vector<4xf32>
 """)
     return "".join(lines)
-
-
-def head_tiles(spec: IndexerSpec) -> int:
-    return -(-spec.num_heads // 16)
 
 
 def scores(target: str, spec: IndexerSpec, r: int) -> str:
@@ -94,39 +82,17 @@ def _scale(result: str, byte: str) -> str:
 
 def _head_sum(spec: IndexerSpec, r: int, t: int) -> str:
     """%part<r>_<t>: the sum over this lane's heads for key n of tile t."""
-    lines, tiles = [], head_tiles(spec)
-    for m in range(tiles):
+    lines = []
+    for m in range(head_tiles(spec)):
         n = f"{r}_{t}_{m}"
         lines.append(f"""\
 %dot{n} = amdgpu.scaled_mfma 16x16x128 (%qs{r}_{m}[0] * %q{r}_{m}) * (%ks{t}[0] * %k{t}) + %zeros
     : {SCALED}
 %relu{n} = llvm.intr.maximum(%dot{n}, %zeros)
     : (vector<4xf32>, vector<4xf32>) -> vector<4xf32>""")
-        relu, weight = f"%relu{n}", f"%w{r}_{m}"
-        if m == tiles - 1 and spec.num_heads % 16:
-            # The last tile repeats its last heads; they must not count, whatever they score and
-            # weigh.
-            lines.append(f"""\
-%count{n} = arith.constant {spec.num_heads % 16 // 4} : index
-%is_head{n} = arith.cmpi ult, %g, %count{n} : index
-%real{n} = arith.select %is_head{n}, %relu{n}, %zeros : vector<4xf32>
-%real_w{n} = arith.select %is_head{n}, %w{r}_{m}, %zeros : vector<4xf32>""")
-            relu, weight = f"%real{n}", f"%real_w{n}"
-        if m == 0:
-            lines.append(f"%sum{n} = arith.mulf {relu}, {weight} : vector<4xf32>")
-        else:
-            lines.append(
-                f"%sum{n} = math.fma {relu}, {weight}, %sum{r}_{t}_{m - 1} : vector<4xf32>"
-            )
-    n = f"{r}_{t}"
-    last = f"%sum{n}_{tiles - 1}"
-    lines.append(f"""\
-%low{n} = vector.shuffle {last}, {last} [0, 1] : vector<4xf32>, vector<4xf32>
-%high{n} = vector.shuffle {last}, {last} [2, 3] : vector<4xf32>, vector<4xf32>
-%pair{n} = arith.addf %low{n}, %high{n} : vector<2xf32>
-%pair_a{n} = vector.extract %pair{n}[0] : f32 from vector<2xf32>
-%pair_b{n} = vector.extract %pair{n}[1] : f32 from vector<2xf32>
-%part{n} = arith.addf %pair_a{n}, %pair_b{n} : f32""")
+        last = f"%sum{r}_{t}_{m - 1}" if m else ""
+        lines.append(add_heads(spec, m, n, f"%w{r}_{m}", last))
+    lines.append(four(f"%part{r}_{t}", f"%sum{r}_{t}_{head_tiles(spec) - 1}"))
     return "\n".join(lines)
 
 

@@ -7,16 +7,15 @@ dispatches it too and selects from its logits by `threshold`.
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import dispatch, threshold
+from dsv4_iree.kernels import scoring, threshold
 from dsv4_iree.kernels.entry import Entry
-from dsv4_iree.kernels.topk import select_entry
+from dsv4_iree.kernels.scoring import OPS
 from dsv4_iree.kernels.vnni_kernel import executable
 from dsv4_iree.kernels.vnni_words import LANES
 from dsv4_iree.spec import CacheLayout, IndexerSpec
 
 RUN, LONG_RUN = 512, 2048  # keys per workgroup: enough of them to share out, or fewer row decodes
 LONG = 1 << 15  # logits of a call from which on runs are long
-OPS = ("mqa_logits", "paged_mqa_logits", "index_topk")
 
 RUN_LENGTH = f"""\
 %short_run = arith.constant {RUN} : index
@@ -25,15 +24,6 @@ RUN_LENGTH = f"""\
 %count = arith.muli %rows, %columns : index
 %is_long = arith.cmpi uge, %count, %many : index
 %per_run = arith.select %is_long, %long_run, %short_run : index"""
-
-# All columns of the table; windows that are ranked by entry number need no scores.
-WHOLE_TABLE = """\
-%page_size = arith.constant {page_size} : index
-%columns = arith.muli %width, %page_size : index
-%clean = arith.constant 1 : index
-%topk = arith.constant {topk} : index
-%skips = arith.cmpi sgt, %skip_short, %c0 : index
-%skip = arith.select %skips, %topk, %c0 : index"""
 
 
 def fits(op: str, spec: IndexerSpec) -> bool:
@@ -45,26 +35,12 @@ def fits(op: str, spec: IndexerSpec) -> bool:
 
 
 def function(entry: Entry, spec: IndexerSpec) -> str:
-    """`@<entry>_pure`, and the kernel that it dispatches."""
-    (out,) = entry.outputs
-    operands, selects = dispatch.operands(entry), entry.name == "index_topk"
-    lines, sizes = dispatch.sizes(operands)
-    lines += dispatch.scalars(entry)
-    if selects:
-        lines.append(WHOLE_TABLE.format(page_size=spec.page_size, topk=spec.topk))
-        numbers = (*sizes, "columns", "page_stride", "num_pages", "clean", "skip", "per_run")
-    else:
-        lines.append("%skip = arith.constant 0 : index")
-        numbers = (*sizes, *entry.scalars, "skip", "per_run")
-    lines.append(RUN_LENGTH)
-    name, kind = f"{entry.name}_vnni", "tensor<?x?xf32>{%rows, %columns}"
-    lines.append(
-        dispatch.dispatch("logits_out", name, "%rows, %columns, %per_run", operands, numbers, kind)
+    """`@<entry>_pure`, and the kernels that it dispatches."""
+    return scoring.function(
+        entry,
+        spec,
+        "vnni",
+        RUN_LENGTH,
+        lambda name, operands, numbers: executable(name, spec, operands, numbers),
+        lambda select: threshold.selection(select, spec),
     )
-    parts = [executable(name, spec, operands, numbers)]
-    if selects:
-        select = select_entry(spec)
-        parts.append(threshold.selection(select, spec))
-        lines.append(dispatch.call("chosen", select, {"logits": "logits_out"}))
-    lines.append(f"util.return %{'chosen' if selects else 'logits_out'} : {out}")
-    return "\n".join([*parts, dispatch.pure(entry, lines)])
