@@ -162,11 +162,12 @@ def _build_one(job: Job, out: Path) -> Result:
 
 def _mlir(job: Job) -> str:
     from dsv4_iree.kernels.entry import to_mlir
+    from dsv4_iree.kernels.targets import MODULE
 
     numbers = manifest.spec_fields(job.op, job.spec)
     facts = reflection(job.op, job.target, manifest.ABI[job.op], numbers)
     try:
-        return to_mlir(*_functions(job), facts)
+        return to_mlir(*_functions(job), facts, MODULE.get(job.target, ""))
     except Exception as error:
         raise BuildError(f"{job.name}: export failed: {error}") from error
 

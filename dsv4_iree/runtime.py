@@ -150,10 +150,14 @@ def _open(kind: str, ordinal: int, device: torch.device) -> Device:
     if kind == "hip":
         targets = (properties.gcnArchName.split(":")[0],)
     else:
-        targets = (
-            ("cuda",) if properties.major * 10 + properties.minor < 89 else ("cuda-sm89", "cuda")
-        )
+        targets = cuda_targets(properties.major * 10 + properties.minor)
     return Device(f"{kind}://{ordinal}", device, targets)
+
+
+def cuda_targets(capability: int) -> tuple[str, ...]:
+    """What runs there, best first; sm_90a code runs on Hopper alone."""
+    hopper = ("cuda-sm90",) if capability == 90 else ()
+    return (*hopper, *(("cuda-sm89", "cuda") if capability >= 89 else ("cuda",)))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ OPS = (
     "topk",
     "index_topk",
 )
-TARGETS = ("cpu", "cpu-generic", "gfx942", "gfx950", "cuda", "cuda-sm89")
+TARGETS = ("cpu", "cpu-generic", "gfx942", "gfx950", "cuda", "cuda-sm89", "cuda-sm90")
 """Artifact targets. `cpu` is code for the host that builds it, `cpu-generic` for any x86-64-v3;
-`cuda` is sm_80 code, which every later NVIDIA GPU runs."""
+`cuda` is sm_80 code, which every later NVIDIA GPU runs, `cuda-sm89` needs sm_89, and `cuda-sm90` is
+sm_90a code, for H100, H200 and their like alone."""
 
 
 class Format(str, Enum):

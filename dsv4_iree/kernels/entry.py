@@ -64,14 +64,19 @@ class Entry:
         return self.inputs + self.outputs
 
 
-def to_mlir(entries: tuple[Entry, ...], pure: tuple[str, ...], reflection: dict[str, str]) -> str:
+def to_mlir(
+    entries: tuple[Entry, ...], pure: tuple[str, ...], reflection: dict[str, str], target: str = ""
+) -> str:
     """One MLIR module with all `entries` around their `pure` functions.
 
-    What `reflection` says is readable in the compiled artifact.
+    Args:
+        reflection: what is readable in the compiled artifact.
+        target: attribute of the module that says what it is for; "": flags say so.
     """
     attributes = ", ".join(f'"{key}" = "{value}"' for key, value in sorted(reflection.items()))
     public = [_public(entry, attributes) for entry in entries]
-    return "module {\n" + "\n".join([*pure, *public]) + "\n}\n"
+    head = f"module attributes {{{target}}} {{" if target else "module {"
+    return f"{head}\n" + "\n".join([*pure, *public]) + "\n}\n"
 
 
 @lru_cache(maxsize=4)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dsv4_iree.kernels import mma_e4m3, radix, scoring
 from dsv4_iree.kernels.entry import Entry
-from dsv4_iree.kernels.mma_kernel import executable, tile_keys, tile_module
+from dsv4_iree.kernels.mma_kernel import block_keys, executable, tile_module
 from dsv4_iree.kernels.scoring import OPS
 from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
 
@@ -41,14 +41,15 @@ def fits(op: str, target: str, spec: IndexerSpec) -> bool:
     natural = spec.head_dim == 128 and spec.num_heads % tile.HEADS_STEP == 0
     # The keys of a tile lie in one page, values before scales.
     layout = CacheLayout.N4 if spec.is_fp4 else CacheLayout.N8
-    paged = spec.layout is layout and spec.page_size % tile_keys(tile) == 0
+    paged = spec.layout is layout and spec.page_size % tile.TILE_KEYS == 0
     selects = op != "index_topk" or radix.fits("topk", target, spec)
     return op in OPS and natural and selects and (paged or op == "mqa_logits")
 
 
 def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
     """`@<entry>_pure`, and the kernels that it dispatches."""
-    waves, block = WAVES[target.partition("-")[0]], tile_module(target, spec).LANES
+    tile = tile_module(target, spec)
+    waves, block = WAVES[target.partition("-")[0]] // tile.WAVES, block_keys(tile)
     return scoring.function(
         entry,
         spec,

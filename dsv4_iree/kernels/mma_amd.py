@@ -5,9 +5,16 @@ from __future__ import annotations
 
 from dsv4_iree.spec import IndexerSpec
 
-LANES = 64
+LANES = 64  # of a wave
+WAVES = 1  # of a workgroup
+TILE_KEYS = 16  # rows of a matrix operand that a lane loads at a time
+RAGGED_ROWS = 2  # query rows of a workgroup that share their keys
+STAGED = False  # lanes load the keys of a block when it is their turn
+ATTRIBUTES = ""
 HEADS_STEP = 4  # of heads that a lane scores in a tile
 LANE = """\
+%lane = arith.addi %thread, %c0 : index
+%wave_keys = arith.constant 0 : index
 %n = arith.remui %lane, %c16 : index
 %g = arith.divui %lane, %c16 : index"""
 

@@ -4,10 +4,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 TILES = 4  # of a block of keys, whose number is that of the lanes
 MODERATE = (87, 167)  # NARROW: fp32 exponents of weights, far from the ends of fp32
 ORDINARY = (60, 190)  # NARROW: scale bytes; their powers of two, and products, are normal numbers
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Lines about the keys of the loop over blocks.
+
+    Args:
+        begin: before the loop.
+        carried: what goes from block to block, as its `iter_args`.
+        ahead: at the start of every block.
+        keys: at the start of a block that a row sees; define what the tile module's `keys` and
+            `scores` take, and %there, whether the key that this lane writes is visible.
+        end: at the end of every block.
+    """
+
+    begin: str
+    carried: str
+    ahead: str
+    keys: str
+    end: str
 
 
 def word(result: str, four_bytes: str) -> str:
@@ -46,21 +67,22 @@ def narrow_keys(together: int, keys: int, votes: Callable[[str, list[str]], str]
         keys: of a tile.
         votes: gives the lines for a flag that is set where no number exceeds zero in any lane.
     """
-    inside = "\n".join(_seen(t, together, keys) for t in range(TILES))
+    tiles = range(TILES)
+    inside = "\n".join(seen(f"%excess_seen{t}", t, together, keys, f"%k{t}_excess") for t in tiles)
     return f"""\
-{votes("%all_keys", [f"%k{t}_excess" for t in range(TILES)])}
+{votes("%all_keys", [f"%k{t}_excess" for t in tiles])}
 %narrow_keys = scf.if %all_keys -> (i1) {{
   scf.yield %all_keys : i1
 }} else {{
   // Keys that no row sees, whose bytes may be anything, must not choose the form.
 {inside}
-{votes("%those_keys", [f"%excess_seen{t}" for t in range(TILES)])}
+{votes("%those_keys", [f"%excess_seen{t}" for t in tiles])}
   scf.yield %those_keys : i1
 }}"""
 
 
-def _seen(t: int, together: int, keys: int) -> str:
-    """%excess_seen<t>: that of this lane's key of tile t, or none if no row sees it."""
+def seen(result: str, t: int, together: int, keys: int, number: str) -> str:
+    """<result>: a number of this lane's key of tile t, or 0 if no row sees that key."""
     lines = [
         f"""\
 %number_at{t} = arith.constant {keys * t} : i32
@@ -79,7 +101,7 @@ def _seen(t: int, together: int, keys: int) -> str:
         if last:
             lines.append(f"%seen{n} = arith.ori {last}, %sees{n} : i1")
         last = f"%seen{n}" if last else f"%sees{n}"
-    lines.append(f"%excess_seen{t} = arith.select {last}, %k{t}_excess, %i0 : i32")
+    lines.append(f"{result} = arith.select {last}, {number}, %i0 : i32")
     return "\n".join(lines)
 
 

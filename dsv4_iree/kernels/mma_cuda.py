@@ -31,9 +31,16 @@ from dsv4_iree.kernels.mma_fp8 import packed
 from dsv4_iree.kernels.mma_int8 import ROOM, STEPS
 from dsv4_iree.spec import IndexerSpec
 
-LANES = 32
+LANES = 32  # of a wave
+WAVES = 1  # of a workgroup
+TILE_KEYS = 8  # rows of a matrix operand that a lane loads at a time
+RAGGED_ROWS = 2  # query rows of a workgroup that share their keys
+STAGED = False  # lanes load the keys of a block when it is their turn
+ATTRIBUTES = ""
 HEADS_STEP = 8  # of heads in a tile
 LANE = """\
+%lane = arith.addi %thread, %c0 : index
+%wave_keys = arith.constant 0 : index
 %n = arith.divui %lane, %c4 : index
 %g = arith.remui %lane, %c4 : index"""
 PARTS = (("codes", "vector<16xi8>"), ("scales", "vector<4xi8>"))
@@ -87,11 +94,11 @@ def load(t: int, values: str, scales: str, suffix: str) -> str:
     Wide loads need aligned addresses here; pages may lie any number of bytes apart.
     """
     address = f"%value_at{t} = arith.addi %value_row{t}, %group_bytes : index"
-    codes = _load(f"%codes{t}{suffix}", values, f"%value_at{t}", 16)
-    return f"{address}\n{codes}\n{_load(f'%scales{t}{suffix}', scales, f'%scale_row{t}', 4)}"
+    codes = load_bytes(f"%codes{t}{suffix}", values, f"%value_at{t}", 16)
+    return f"{address}\n{codes}\n{load_bytes(f'%scales{t}{suffix}', scales, f'%scale_row{t}', 4)}"
 
 
-def _load(result: str, memory: str, at: str, size: int) -> str:
+def load_bytes(result: str, memory: str, at: str, size: int) -> str:
     """Two loads that differ in their alignment alone would become one of the lesser alignment."""
     single = []
     for i in range(size):
@@ -139,7 +146,7 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
             lines.append(_weight(spec, r, n, j))
             excess.append(f"%w{n}_{j}_excess")
         excess.append(f"%q{n}_excess")
-    lines.append(_vote(f"%narrow_row{r}", excess))
+    lines.append(vote(f"%narrow_row{r}", excess))
     return "\n".join(lines) + "\n"
 
 
@@ -199,16 +206,20 @@ def keys(target: str, spec: IndexerSpec, together: int) -> str:
             a, b = f"%k{2 * m}_{s}", f"%k{2 * m + 1}_{s}"
             rows = [f"{a}_low", f"{b}_low", f"{a}_high", f"{b}_high"]
             lines.append(int8.operand(f"%ka{m}_{s}", rows))
-    lines.append(narrow_keys(together, 8, _vote))
+    lines.append(narrow_keys(together, 8, vote))
     return "\n".join(lines)
 
 
-def scores(target: str, spec: IndexerSpec, r: int) -> str:
+def scores(target: str, spec: IndexerSpec, together: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
+    return "".join(_score(spec, r) for r in range(together))
+
+
+def _score(spec: IndexerSpec, r: int) -> str:
     return either_form(r, _narrow_sums(spec, r), exact_sums(spec, r), "%i2", "%i1", "%i32")
 
 
-def _vote(result: str, excess: list[str]) -> str:
+def vote(result: str, excess: list[str]) -> str:
     return f"""\
 {none_exceeds(f"{result}_lane", excess)}
 {result} = llvm.call_intrinsic "llvm.nvvm.vote.all.sync"(%whole_warp, {result}_lane)

@@ -16,7 +16,10 @@ from dsv4_iree.kernels.mma_common import TILES, lane_sum, word
 from dsv4_iree.kernels.mma_fp8 import packed
 from dsv4_iree.spec import Format, IndexerSpec
 
-LANES, HEADS_STEP, LANE = mma_amd.LANES, mma_amd.HEADS_STEP, mma_amd.LANE
+LANES, WAVES, TILE_KEYS = mma_amd.LANES, mma_amd.WAVES, mma_amd.TILE_KEYS
+RAGGED_ROWS = mma_amd.RAGGED_ROWS
+STAGED, ATTRIBUTES = mma_amd.STAGED, mma_amd.ATTRIBUTES
+HEADS_STEP, LANE = mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("low", "vector<16xi8>"), ("high", "vector<16xi8>"), ("scales", "vector<4xi8>"))
 """What a lane loads of a key tile: 32 dims and the scale of key n."""
 STEPS = 4
@@ -96,8 +99,12 @@ def keys(target: str, spec: IndexerSpec, together: int) -> str:
     return "\n".join(lines)
 
 
-def scores(target: str, spec: IndexerSpec, r: int) -> str:
+def scores(target: str, spec: IndexerSpec, together: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
+    return "".join(_score(spec, r) for r in range(together))
+
+
+def _score(spec: IndexerSpec, r: int) -> str:
     sums = "\n".join(_head_sum(spec, r, t) for t in range(TILES))
     total = lane_sum(r, "", "%i32", "%i16", "%i64")
     return f"{sums}\n{total}\n%score{r} = arith.addf %total{r}, %zero : f32\n"

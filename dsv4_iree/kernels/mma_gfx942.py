@@ -28,7 +28,10 @@ from dsv4_iree.kernels.mma_common import (
 from dsv4_iree.spec import IndexerSpec
 
 GROUPS, STEPS = 4, 4  # of 32 dims; MFMAs, which take eight codes of each group
-LANES, HEADS_STEP, LANE = mma_amd.LANES, mma_amd.HEADS_STEP, mma_amd.LANE
+LANES, WAVES, TILE_KEYS = mma_amd.LANES, mma_amd.WAVES, mma_amd.TILE_KEYS
+RAGGED_ROWS = mma_amd.RAGGED_ROWS
+STAGED, ATTRIBUTES = mma_amd.STAGED, mma_amd.ATTRIBUTES
+HEADS_STEP, LANE = mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("codes", "vector<16xi8>"), ("scales", "vector<4xi8>"))
 """What a lane loads of a key tile: the codes of group g of key n, and all scales of key n."""
 
@@ -95,8 +98,12 @@ def keys(target: str, spec: IndexerSpec, together: int) -> str:
     return "\n".join(lines)
 
 
-def scores(target: str, spec: IndexerSpec, r: int) -> str:
+def scores(target: str, spec: IndexerSpec, together: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
+    return "".join(_score(spec, r) for r in range(together))
+
+
+def _score(spec: IndexerSpec, r: int) -> str:
     narrow = "\n".join(_narrow_sum(spec, r, t) for t in range(TILES))
     return either_form(r, narrow, _exact_sums(spec, r), "%i32", "%i16", "%i64")
 

@@ -18,7 +18,10 @@ SCALES, CODES = "vector<4xf8E8M0FNU>", "vector<32xf4E2M1FN>"
 SCALED = f"{SCALES}, {CODES}, {SCALES}, {CODES}, vector<4xf32>"
 
 
-LANES, HEADS_STEP, LANE = mma_amd.LANES, mma_amd.HEADS_STEP, mma_amd.LANE
+LANES, WAVES, TILE_KEYS = mma_amd.LANES, mma_amd.WAVES, mma_amd.TILE_KEYS
+RAGGED_ROWS = mma_amd.RAGGED_ROWS
+STAGED, ATTRIBUTES = mma_amd.STAGED, mma_amd.ATTRIBUTES
+HEADS_STEP, LANE = mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("codes", "vector<16xi8>"), ("scale", "i8"))
 """What a lane loads of a key tile: the codes and the scale of group g of key n."""
 
@@ -68,8 +71,12 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
     return "".join(lines)
 
 
-def scores(target: str, spec: IndexerSpec, r: int) -> str:
+def scores(target: str, spec: IndexerSpec, together: int) -> str:
     """%score<r>: the weighted sum over heads, for key n of tile g."""
+    return "".join(_score(spec, r) for r in range(together))
+
+
+def _score(spec: IndexerSpec, r: int) -> str:
     return "\n".join([*(_head_sum(spec, r, t) for t in range(TILES)), _lane_sum(r)]) + "\n"
 
 

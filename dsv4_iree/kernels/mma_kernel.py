@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The logits kernel of matrix units as a `stream.executable`: what one workgroup, one wave, does.
+"""The logits kernel of matrix units as a `stream.executable`: what one workgroup does.
 
-It keeps a few query rows in registers and walks a run of keys in blocks of one key per lane: find
-their page, load them, score them, write a row's logits. A tile module of the target says how many
-lanes there are, what a lane loads of every key tile, and how a block is scored.
+It keeps a few query rows and walks a run of keys in blocks of one key per lane: find their page,
+load them, score them, write a row's logits. A tile module of the target says how many lanes and
+waves there are, what a lane loads of every key tile, and how a block is scored.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ from __future__ import annotations
 from textwrap import indent
 from types import ModuleType
 
-from dsv4_iree.kernels import mma_cuda, mma_e4m3, mma_gfx942, mma_gfx950
+from dsv4_iree.kernels import (
+    mma_cuda,
+    mma_e4m3,
+    mma_gfx942,
+    mma_gfx950,
+    mma_pages,
+    mma_sm90,
+    mma_stages,
+)
 from dsv4_iree.kernels.dispatch import RESULT, SIZES
 from dsv4_iree.kernels.entry import Arg
-from dsv4_iree.kernels.mma_common import TILES
 from dsv4_iree.spec import IndexerSpec
 
 SCALE_BYTES = 4  # of a key: four e8m0 bytes or a float
@@ -32,12 +39,15 @@ def executable(
             at most so many entries are not scored) and what the operands' sizes need.
     """
     names, tile = [arg.name for arg in operands], tile_module(target, spec)
-    together = rows_together(names)
+    together = tile.RAGGED_ROWS if "block_table" not in names else 1
     parameters = [f"%{name}_binding: !stream.binding" for name in [*names, "result"]]
     parameters += [f"%{number}: index" for number in numbers]
     lines = [
         CONSTANTS.format(
-            together=together, row=spec.value_bytes, block=tile.LANES, tile=tile_keys(tile)
+            together=together,
+            row=spec.value_bytes,
+            block=block_keys(tile),
+            tile=tile.TILE_KEYS,
         ),
         tile.LANE,
     ]
@@ -51,6 +61,8 @@ def executable(
         name=name,
         together=together,
         lanes=tile.LANES,
+        size=block_keys(tile),
+        attributes=tile.ATTRIBUTES,
         parameters=", ".join(parameters),
         body=_in("\n".join(lines), 6),
     )
@@ -59,17 +71,13 @@ def executable(
 def tile_module(target: str, spec: IndexerSpec) -> ModuleType:
     if not spec.is_fp4:
         return mma_e4m3
-    return {"gfx942": mma_gfx942, "gfx950": mma_gfx950}.get(target, mma_cuda)
+    tiles = {"gfx942": mma_gfx942, "gfx950": mma_gfx950, "cuda-sm90": mma_sm90}
+    return tiles.get(target, mma_cuda)
 
 
-def tile_keys(tile: ModuleType) -> int:
-    """Keys of a tile: rows of a matrix operand."""
-    return int(tile.LANES) // TILES
-
-
-def rows_together(names: list[str]) -> int:
-    """Query rows of a workgroup: rows of a ragged call share their keys."""
-    return 1 if "block_table" in names else 2
+def block_keys(tile: ModuleType) -> int:
+    """Keys that a workgroup scores at a time, one per lane."""
+    return int(tile.LANES * tile.WAVES)
 
 
 EXECUTABLE = """\
@@ -86,8 +94,8 @@ stream.executable private @{name} {{
   builtin.module {{
     func.func @{name}({parameters}) attributes {{
         translation_info = #iree_codegen.translation_info<
-            pipeline = #iree_codegen.no_pipeline workgroup_size = [{lanes}, 1, 1]
-            subgroup_size = {lanes}>}} {{
+            pipeline = #iree_codegen.no_pipeline workgroup_size = [{size}, 1, 1]
+            subgroup_size = {lanes}>{attributes}}} {{
 {body}
       return
     }}
@@ -108,10 +116,12 @@ CONSTANTS = """\
 %zero = arith.constant 0.0 : f32
 %zeros = arith.constant dense<0.0> : vector<4xf32>
 %minus_inf = arith.constant 0xFF800000 : f32
-%lane = gpu.thread_id x"""
+%thread = gpu.thread_id x"""
 
 # Columns are below 2^31, and a block's end below 2^32: unsigned numbers of one register.
 COLUMN = """\
+%base32 = arith.index_cast %base : index to i32
+%block = arith.addi %base, %wave_keys : index
 %block32 = arith.index_cast %block : index to i32
 %column32 = arith.addi %block32, %own32 : i32
 %column = arith.addi %block, %own : index"""
@@ -145,6 +155,10 @@ def _body(target: str, spec: IndexerSpec, names: list[str], together: int) -> st
     results = ", ".join(f"%score{r}" for r in rows)
     floats = ", ".join(["f32"] * together)
     none = ", ".join(["%minus_inf"] * together)
+    if tile.STAGED:
+        loop = mma_stages.loop(spec, block_keys(tile), paged, together)
+    else:
+        loop = mma_pages.loop(spec, tile, paged)
     return f"""\
 %across = stream.dispatch.workgroup.id[1] : index
 %down = stream.dispatch.workgroup.id[0] : index
@@ -167,24 +181,27 @@ def _body(target: str, spec: IndexerSpec, names: list[str], together: int) -> st
 scf.if %wanted {{
 {_in(tile.CONSTANTS, 2)}
 {_in("".join(tile.query(target, spec, r) for r in rows), 2)}
-  scf.for %block = %run to %run_end step %block_keys {{
+{_in(loop.begin, 2)}
+  scf.for %base = %run to %run_end step %block_keys{loop.carried} {{
 {_in(COLUMN, 4)}
-    %block_end32 = arith.addi %block32, %block_keys32 : i32
+{_in(loop.ahead, 4)}
+    %base_end32 = arith.addi %base32, %block_keys32 : i32
 {_in("".join(_meets_block(r) for r in rows), 4)}
 {_in(_any("here", [f"%here{r}" for r in rows]), 4)}
     %out:{together + 1} = scf.if %here -> ({floats}, i1) {{
-{_in(_keys(spec, tile, paged), 6)}
+{_in(loop.keys, 6)}
 {_in(tile.keys(target, spec, together), 6)}
-{_in("".join(tile.scores(target, spec, r) for r in rows), 6)}
+{_in(tile.scores(target, spec, together), 6)}
       scf.yield {results}, %there : {floats}, i1
     }} else {{
       %nowhere = arith.constant false
       scf.yield {none}, %nowhere : {floats}, i1
     }}
 {_in("".join(_store(r, together, keep) for r in rows), 4)}
+{_in(loop.end, 4)}
   }}
 }} else {{
-  scf.for %block = %run to %run_end step %block_keys {{
+  scf.for %base = %run to %run_end step %block_keys {{
 {_in(COLUMN, 4)}
 {_in("".join(_store_nothing(r, keep) for r in rows), 4)}
   }}
@@ -223,8 +240,8 @@ def _window(r: int, paged: bool) -> str:
 
 def _meets_block(r: int) -> str:
     return f"""\
-%block_begins{r} = arith.cmpi ult, %first{r}, %block_end32 : i32
-%block_reaches{r} = arith.cmpi ugt, %stop{r}, %block32 : i32
+%block_begins{r} = arith.cmpi ult, %first{r}, %base_end32 : i32
+%block_reaches{r} = arith.cmpi ugt, %stop{r}, %base32 : i32
 %block_overlaps{r} = arith.andi %block_begins{r}, %block_reaches{r} : i1
 %here{r} = arith.andi %block_overlaps{r}, %meets{r} : i1
 """
@@ -237,84 +254,6 @@ def _any(name: str, flags: list[str]) -> str:
         lines.append(f"%{name}_any{i} = arith.ori {last}, {flag} : i1")
         last = f"%{name}_any{i}"
     return "\n".join([*lines, f"%{name} = arith.ori {last}, {last} : i1"])
-
-
-def _keys(spec: IndexerSpec, tile: ModuleType, paged: bool) -> str:
-    """%<part><t> for the tile module's parts of every key tile t, as loaded; and %there: whether
-    the key that this lane writes, n of tile g, is visible.
-    """
-    if not paged:
-        tiles = [_ragged_tile(tile, t) for t in range(TILES)]
-        return "\n".join([*tiles, "%there = arith.constant true"])
-    # Tiles that lie in one page whatever the block.
-    each = next(each for each in (4, 2, 1) if spec.page_size % (each * tile_keys(tile)) == 0)
-    lookups = range(0, TILES, each)
-    lines = [_lookup(spec, tile, first, range(first, first + each)) for first in lookups]
-    there = f"%real{lookups[-1]}"
-    for first in reversed(lookups[:-1]):
-        lines.append(f"""\
-%until{first} = arith.constant {first + each} : index
-%before{first} = arith.cmpi ult, %g, %until{first} : index
-%there{first} = arith.select %before{first}, %real{first}, {there} : i1""")
-        there = f"%there{first}"
-    return "\n".join([*lines, f"%there = arith.ori {there}, {there} : i1"])
-
-
-def _lookup(spec: IndexerSpec, tile: ModuleType, first: int, tiles: range) -> str:
-    """Find the page of some tiles, and load them if it exists."""
-    loads, results, missing = [], [], []
-    for t in tiles:
-        loads.append(f"""\
-%tile_at{t} = arith.constant {(t - first) * tile_keys(tile)} : index
-%tile_token{t} = arith.addi %token{first}, %tile_at{t} : index
-%lane_token{t} = arith.addi %tile_token{t}, %n : index
-%row_in{t} = arith.muli %lane_token{t}, %value_bytes : index
-%value_row{t} = arith.addi %page_base{first}, %row_in{t} : index
-%scale_in{t} = arith.muli %lane_token{t}, %c4 : index
-%scale_row{t} = arith.addi %scales_base{first}, %scale_in{t} : index
-{tile.load(t, "%cache", "%cache", "_loaded")}""")
-        results += [f"%{part}{t}" for part, _ in tile.PARTS]
-        missing += [f"%no_{part}" for part, _ in tile.PARTS]
-    loaded = ", ".join(f"{result}_loaded" for result in results)
-    kinds = ", ".join([kind for _, kind in tile.PARTS] * len(tiles))
-    return f"""\
-%key_at{first} = arith.constant {first * tile_keys(tile)} : index
-%key{first} = arith.addi %block, %key_at{first} : index
-%page_size{first} = arith.constant {spec.page_size} : index
-%entry{first} = arith.divui %key{first}, %page_size{first} : index
-%token{first} = arith.remui %key{first}, %page_size{first} : index
-%in_table{first} = arith.cmpi ult, %entry{first}, %width : index
-%page{first} = scf.if %in_table{first} -> (index) {{
-  %page32 = memref.load %block_table[%asks0, %entry{first}] : memref<?x?xi32>
-  %page_any = arith.index_cast %page32 : i32 to index
-  scf.yield %page_any : index
-}} else {{
-  scf.yield %num_pages : index
-}}
-// Negative ids are large unsigned numbers.
-%real{first} = arith.cmpi ult, %page{first}, %num_pages : index
-%page_base{first} = arith.muli %page{first}, %page_stride : index
-%page_values{first} = arith.constant {spec.page_size * spec.value_bytes} : index
-%scales_base{first} = arith.addi %page_base{first}, %page_values{first} : index
-{", ".join(results)} = scf.if %real{first} -> ({kinds}) {{
-{_in(chr(10).join(loads), 2)}
-  scf.yield {loaded} : {kinds}
-}} else {{
-  scf.yield {", ".join(missing)} : {kinds}
-}}"""
-
-
-def _ragged_tile(tile: ModuleType, t: int) -> str:
-    """Lanes past the last key read that key again."""
-    return f"""\
-%tile_at{t} = arith.constant {t * tile_keys(tile)} : index
-%tile_key{t} = arith.addi %block, %tile_at{t} : index
-%key_any{t} = arith.addi %tile_key{t}, %n : index
-%key_last{t} = arith.subi %columns, %c1 : index
-%lane_key{t} = arith.minui %key_any{t}, %key_last{t} : index
-%value_row{t} = arith.muli %lane_key{t}, %value_bytes : index
-%scale_row{t} = arith.muli %lane_key{t}, %c4 : index
-{tile.load(t, "%k_values", "%k_scales", "")}"""
 
 
 def _store(r: int, together: int, keep: bool) -> str:

@@ -13,7 +13,7 @@ from dsv4_iree.kernels.radix_kernel import CHUNK, KEEPERS, keep, rank
 from dsv4_iree.kernels.radix_steps import GATHERED, Group
 from dsv4_iree.spec import IndexerSpec
 
-SUBGROUP = {"gfx942": 64, "gfx950": 64, "cuda": 32, "cuda-sm89": 32}
+SUBGROUP = {"gfx942": 64, "gfx950": 64, "cuda": 32, "cuda-sm89": 32, "cuda-sm90": 32}
 
 SELECT = """\
 %chunk = arith.constant {chunk} : index
