@@ -7,12 +7,15 @@
     python tools/bench.py --op topk --rows 1 16 64 --keys 65536 --plot topk.png
     python tools/bench.py --op paged_mqa_logits mqa_logits --warm --peak
     python tools/bench.py --op overhead
+    python tools/bench.py --target cuda --op paged_mqa_logits mqa_logits --peers eager triton
 
 Every shape is checked against the reference first. Then the compiled op and its peers run in turn,
-round after round, on random data that no cache holds from the round before (unless --warm); the
-fastest round counts, since whatever else the machine does only adds to it. Peers: torch eager and
-torch.compile, in fp32 and bf16. --peak also gives the rate of the dots, and what part it is of the
-most that this CPU's int8 dot products reach (`int8_peak.py`).
+round after round, on random data that no cache holds from the round before (unless --warm). On a
+CPU the fastest round counts, since whatever else the machine does only adds to it. On a GPU it is
+the median of the time that a call's kernels take there (`device_time.py`), without launches; `op`
+overhead shows those. Peers: torch eager and torch.compile, in fp32 and bf16, and on an NVIDIA GPU a
+plain Triton kernel (`triton_peer.py`). --peak also gives the rate of the dots, and what part it is
+of the most that this CPU's int8 dot products reach (`int8_peak.py`).
 """
 
 from __future__ import annotations
@@ -26,17 +29,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import util
 from pathlib import Path
 from typing import Any
 
 import iree.runtime as rt
 import torch
+from device_time import device_ms
 
 import dsv4_iree
 from dsv4_iree import baseline, manifest, reference, testing
 from dsv4_iree.spec import SPECS
 
-PEERS = ("eager", "compile")
+PEERS = ("eager", "compile", "triton")
 SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
     "paged_mqa_logits": ((1, 1024), (4, 8192), (1, 65536), (1, 262144)),
     "mqa_logits": ((64, 4096),),
@@ -49,6 +54,12 @@ SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
     "overhead": ((1, 64),),
 }
 """(rows, keys) of each op; quantize and dequantize take rows x keys vectors."""
+GPU_SHAPES = SHAPES | {
+    "paged_mqa_logits": ((1, 65536), (64, 65536), (256, 32768)),
+    "mqa_logits": ((2048, 8192), (8192, 8192)),
+    "index_topk": ((1, 65536), (64, 65536), (1024, 8192)),
+    "topk": tuple((rows, keys) for rows in (1, 16, 64, 256) for keys in (8192, 65536, 262144)),
+}
 COLUMNS = {
     "op": 16,
     "rows": 5,
@@ -56,8 +67,10 @@ COLUMNS = {
     "ms": 9,
     "eager_ms": 9,
     "compile_ms": 10,
+    "triton_ms": 9,
     "speedup_vs_eager": 16,
     "speedup_vs_compile": 18,
+    "speedup_vs_triton": 17,
     "overhead_us": 11,
     "gops": 7,
     "of_peak": 7,
@@ -71,7 +84,7 @@ def main() -> int:
     indexer = dsv4_iree.load(SPECS[args.spec], device=args.target, artifacts=args.artifacts)
     rows: list[dict[str, Any]] = []
     for op in args.op:
-        shapes = SHAPES[op]
+        shapes = (SHAPES if args.target == "cpu" else GPU_SHAPES)[op]
         if args.rows or args.keys:
             shapes = tuple(
                 (r, k) for r in args.rows or {s[0] for s in shapes} for k in args.keys or [8192]
@@ -121,6 +134,9 @@ def _measure(
             compiled = torch.compile(run, dynamic=False)
             compiled()
             runs[f"compile_{name}"] = compiled
+    if "triton" in args.peers and case.triton:
+        testing.assert_logits_close(case.triton(), case.compiled())
+        runs["triton"] = case.triton
     times = _interleaved(runs, args.rounds, indexer, warm=args.warm)
     result["ms"] = times.pop("compiled")
     result |= {f"{name}_ms": ms for name, ms in times.items()}
@@ -147,7 +163,8 @@ def _peak() -> float:
 def _interleaved(
     runs: dict[str, Run], rounds: int, indexer: dsv4_iree.Indexer, *, warm: bool
 ) -> dict[str, float]:
-    """Least milliseconds of each, run in turn so that a slow spell hits all alike."""
+    """Milliseconds of each, run in turn so that a slow spell hits all alike."""
+    gpu = indexer.device.type == "cuda"
     times: dict[str, list[float]] = {name: [] for name in runs}
     spill = torch.empty(1 << 25, device=indexer.device)  # 128 MiB, more than the last-level cache
     for run in runs.values():
@@ -159,12 +176,14 @@ def _interleaved(
             else:
                 spill.add_(1)
                 time.sleep(0.01)  # torch's threads spin for a while after that
-            _wait(indexer)
+            if gpu:
+                times[name].append(device_ms(run, partial(_wait, indexer)))
+                continue
             began = time.perf_counter()
             run()
-            _wait(indexer)
             times[name].append((time.perf_counter() - began) * 1e3)
-    return {name: round(min(ms), 4) for name, ms in times.items()}
+    choice = statistics.median if gpu else min
+    return {name: round(choice(ms), 4) for name, ms in times.items()}
 
 
 def _wait(indexer: dsv4_iree.Indexer) -> None:
@@ -175,11 +194,12 @@ def _wait(indexer: dsv4_iree.Indexer) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """One op on one shape: the compiled call, torch's ways, and the check that comes first."""
+    """One op on one shape: the compiled call, others' ways, and the check that comes first."""
 
     compiled: Run
     eager: dict[str, Run]
     check: Run
+    triton: Run | None = None
 
 
 FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -187,20 +207,30 @@ FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 def _paged_inputs(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> tuple[Any, ...]:
     """Random q, weights, cache, block_table and end: every row its own request."""
-    spec, random = indexer.spec, torch.Generator().manual_seed(0)
+    spec, device = indexer.spec, indexer.device
+    random = torch.Generator(device).manual_seed(0)
     width = -(-keys // spec.page_size)
 
     def vectors(*shape: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return reference.quantize(torch.randn(*shape, spec.head_dim, generator=random), spec)
+        x = torch.randn(*shape, spec.head_dim, generator=random, device=device)
+        return indexer.quantize(x)
 
     values, scales = vectors(rows * width, spec.page_size)
     cache = torch.cat([values.flatten(1), scales.flatten(1)], dim=1)
-    table = torch.randperm(rows * width, generator=random).int().view(rows, width)
-    end = torch.full((rows,), keys, dtype=torch.int32)
-    weights = torch.randn(rows, spec.num_heads, generator=random)
-    device = indexer.device
-    q = tuple(part.to(device) for part in vectors(rows, spec.num_heads))
-    return (q, *(x.to(device) for x in (weights, cache, table, end)))
+    pages = torch.randperm(rows * width, generator=random, device=device)
+    end = torch.full((rows,), keys, dtype=torch.int32, device=device)
+    weights = torch.randn(rows, spec.num_heads, generator=random, device=device)
+    return vectors(rows, spec.num_heads), weights, cache, pages.int().view(rows, width), end
+
+
+def _triton(kernel: str, *args: Any) -> Run | None:
+    """The same by Triton; None where there is none."""
+    q = args[0][0]
+    if q.device.type != "cuda" or torch.version.hip or not util.find_spec("triton"):
+        return None
+    import triton_peer
+
+    return partial(getattr(triton_peer, kernel), *args)
 
 
 def _paged_mqa_logits(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
@@ -216,6 +246,7 @@ def _paged_mqa_logits(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
         check=lambda: testing.assert_logits_close(
             indexer.paged_mqa_logits(*args), expected.paged_mqa_logits(*args)
         ),
+        triton=_triton("paged_mqa_logits", *args, out, spec.page_size),
     )
 
 
@@ -242,7 +273,7 @@ def _mqa_logits(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
     q = indexer.quantize(torch.randn(rows, spec.num_heads, spec.head_dim, device=device))
     k = indexer.quantize(torch.randn(keys, spec.head_dim, device=device))
     weights = torch.randn(rows, spec.num_heads, device=device)
-    end = torch.arange(keys - rows, keys, device=device).int() + 1
+    end = torch.full((rows,), keys, dtype=torch.int32, device=device)
     out = torch.empty(rows, keys, device=device)
     expected = dsv4_iree.load(spec, backend="reference", device=device)
     return Case(
@@ -255,6 +286,7 @@ def _mqa_logits(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
             indexer.mqa_logits(q, k, weights, None, end),
             expected.mqa_logits(q, k, weights, None, end),
         ),
+        triton=_triton("mqa_logits", q, k, weights, end, out),
     )
 
 
