@@ -31,6 +31,14 @@ RUN_LENGTH = """\
 %at_least = arith.muli %blocks, %block_keys : index
 %some = arith.maxui %at_least, %block_keys : index
 %per_run = arith.minui %some, %longest : index"""
+TOGETHER = "%together = arith.constant {rows} : index"
+# Where requests have two rows each, and more, on average.
+TOGETHER_PAGED = """\
+%most_together = arith.constant {rows} : index
+%one_row = arith.constant 1 : index
+%asked_twice = arith.muli %requests, %most_together : index
+%pairs_pay = arith.cmpi uge, %rows, %asked_twice : index
+%together = arith.select %pairs_pay, %most_together, %one_row : index"""
 
 
 def fits(op: str, target: str, spec: IndexerSpec) -> bool:
@@ -50,11 +58,16 @@ def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
     """`@<entry>_pure`, and the kernels that it dispatches."""
     tile = tile_module(target, spec)
     waves, block = WAVES[target.partition("-")[0]] // tile.WAVES, block_keys(tile)
+    paged = entry.name != "mqa_logits"
+    together = TOGETHER_PAGED if paged else TOGETHER
+    rows = tile.PAGED_ROWS if paged else tile.RAGGED_ROWS
+    run_length = RUN_LENGTH.format(waves=waves, block=block, longest=LONGEST_RUN)
     return scoring.function(
         entry,
         spec,
         "mma",
-        RUN_LENGTH.format(waves=waves, block=block, longest=LONGEST_RUN),
+        f"{run_length}\n{together.format(rows=rows)}",
+        ("per_run", "together"),
         lambda name, operands, numbers: executable(name, target, spec, operands, numbers),
         lambda select: radix.selection(select, target, spec),
     )

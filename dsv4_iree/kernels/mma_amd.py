@@ -8,7 +8,7 @@ from dsv4_iree.spec import IndexerSpec
 LANES = 64  # of a wave
 WAVES = 1  # of a workgroup
 TILE_KEYS = 16  # rows of a matrix operand that a lane loads at a time
-RAGGED_ROWS = 2  # query rows of a workgroup that share their keys
+RAGGED_ROWS, PAGED_ROWS = 2, 1  # query rows of a workgroup that share their keys
 STAGED = False  # lanes load the keys of a block when it is their turn
 ATTRIBUTES = ""
 HEADS_STEP = 4  # of heads that a lane scores in a tile
@@ -64,3 +64,8 @@ def four(result: str, vector: str) -> str:
 {result}_x = vector.extract {result}_pair[0] : f32 from vector<2xf32>
 {result}_y = vector.extract {result}_pair[1] : f32 from vector<2xf32>
 {result} = arith.addf {result}_x, {result}_y : f32"""
+
+
+def memory(spec: IndexerSpec, rows: int) -> str:
+    """What a workgroup shares: nothing that is known before its rows."""
+    return ""

@@ -34,7 +34,7 @@ from dsv4_iree.spec import IndexerSpec
 LANES = 32  # of a wave
 WAVES = 1  # of a workgroup
 TILE_KEYS = 8  # rows of a matrix operand that a lane loads at a time
-RAGGED_ROWS = 2  # query rows of a workgroup that share their keys
+RAGGED_ROWS, PAGED_ROWS = 2, 1  # query rows of a workgroup that share their keys
 STAGED = False  # lanes load the keys of a block when it is their turn
 ATTRIBUTES = ""
 HEADS_STEP = 8  # of heads in a tile
@@ -276,3 +276,8 @@ def _narrow_sums(spec: IndexerSpec, r: int) -> str:
     for t in range(TILES):
         lines.append(f"%part{r}_{t}a = arith.mulf {last[t]}, %kf{t} : f32")
     return "\n".join(lines)
+
+
+def memory(spec: IndexerSpec, rows: int) -> str:
+    """What a workgroup shares: nothing that is known before its rows."""
+    return ""

@@ -17,7 +17,7 @@ from dsv4_iree.kernels.mma_fp8 import packed
 from dsv4_iree.spec import Format, IndexerSpec
 
 LANES, WAVES, TILE_KEYS = mma_amd.LANES, mma_amd.WAVES, mma_amd.TILE_KEYS
-RAGGED_ROWS = mma_amd.RAGGED_ROWS
+RAGGED_ROWS, PAGED_ROWS, memory = mma_amd.RAGGED_ROWS, mma_amd.PAGED_ROWS, mma_amd.memory
 STAGED, ATTRIBUTES = mma_amd.STAGED, mma_amd.ATTRIBUTES
 HEADS_STEP, LANE = mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("low", "vector<16xi8>"), ("high", "vector<16xi8>"), ("scales", "vector<4xi8>"))

@@ -29,7 +29,7 @@ from dsv4_iree.spec import IndexerSpec
 
 GROUPS, STEPS = 4, 4  # of 32 dims; MFMAs, which take eight codes of each group
 LANES, WAVES, TILE_KEYS = mma_amd.LANES, mma_amd.WAVES, mma_amd.TILE_KEYS
-RAGGED_ROWS = mma_amd.RAGGED_ROWS
+RAGGED_ROWS, PAGED_ROWS, memory = mma_amd.RAGGED_ROWS, mma_amd.PAGED_ROWS, mma_amd.memory
 STAGED, ATTRIBUTES = mma_amd.STAGED, mma_amd.ATTRIBUTES
 HEADS_STEP, LANE = mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("codes", "vector<16xi8>"), ("scales", "vector<4xi8>"))

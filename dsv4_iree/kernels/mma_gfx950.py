@@ -19,7 +19,7 @@ SCALED = f"{SCALES}, {CODES}, {SCALES}, {CODES}, vector<4xf32>"
 
 
 LANES, WAVES, TILE_KEYS = mma_amd.LANES, mma_amd.WAVES, mma_amd.TILE_KEYS
-RAGGED_ROWS = mma_amd.RAGGED_ROWS
+RAGGED_ROWS, PAGED_ROWS, memory = mma_amd.RAGGED_ROWS, mma_amd.PAGED_ROWS, mma_amd.memory
 STAGED, ATTRIBUTES = mma_amd.STAGED, mma_amd.ATTRIBUTES
 HEADS_STEP, LANE = mma_amd.HEADS_STEP, mma_amd.LANE
 PARTS = (("codes", "vector<16xi8>"), ("scale", "i8"))

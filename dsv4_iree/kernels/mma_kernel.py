@@ -35,16 +35,15 @@ def executable(
     Args:
         operands: tensors of the dispatch; with `logits` among them, columns outside the windows
             can keep what is there. The result is the binding after the last of them.
-        numbers: index arguments after the bindings: rows, columns, per_run, clean, skip (windows of
-            at most so many entries are not scored) and what the operands' sizes need.
+        numbers: index arguments after the bindings: rows, columns, per_run, together (query
+            rows of a workgroup), clean, skip (windows of at most so many entries are not scored)
+            and what the operands' sizes need.
     """
     names, tile = [arg.name for arg in operands], tile_module(target, spec)
-    together = tile.RAGGED_ROWS if "block_table" not in names else 1
     parameters = [f"%{name}_binding: !stream.binding" for name in [*names, "result"]]
     parameters += [f"%{number}: index" for number in numbers]
     lines = [
         CONSTANTS.format(
-            together=together,
             row=spec.value_bytes,
             block=block_keys(tile),
             tile=tile.TILE_KEYS,
@@ -56,10 +55,9 @@ def executable(
         "%result = stream.binding.subspan %result_binding[%c0]"
         f" : !stream.binding -> {RESULT}{{%rows, %columns}}"
     )
-    lines.append(_body(target, spec, names, together))
+    lines.append(_body(target, spec, names))
     return EXECUTABLE.format(
         name=name,
-        together=together,
         lanes=tile.LANES,
         size=block_keys(tile),
         attributes=tile.ATTRIBUTES,
@@ -83,9 +81,9 @@ def block_keys(tile: ModuleType) -> int:
 EXECUTABLE = """\
 stream.executable private @{name} {{
   stream.executable.export public @{name} workgroups(
-      %rows: index, %columns: index, %per_run: index) -> (index, index, index) {{
+      %rows: index, %columns: index, %per_run: index, %together: index)
+      -> (index, index, index) {{
     %c1 = arith.constant 1 : index
-    %together = arith.constant {together} : index
     %down = arith.ceildivui %rows, %together : index
     %across = arith.ceildivui %columns, %per_run : index
     // Neighbours in x run at the same time: they read the same keys, or pages of one request.
@@ -108,7 +106,6 @@ CONSTANTS = """\
 %c4 = arith.constant 4 : index
 %c16 = arith.constant 16 : index
 %value_bytes = arith.constant {row} : index
-%together = arith.constant {together} : index
 %i32_0 = arith.constant 0 : i32
 %block_keys = arith.constant {block} : index
 %block_keys32 = arith.constant {block} : i32
@@ -149,17 +146,7 @@ def _binding(arg: Arg, spec: IndexerSpec) -> str:
     )
 
 
-def _body(target: str, spec: IndexerSpec, names: list[str], together: int) -> str:
-    tile = tile_module(target, spec)
-    paged, keep, rows = "block_table" in names, "logits" in names, range(together)
-    results = ", ".join(f"%score{r}" for r in rows)
-    floats = ", ".join(["f32"] * together)
-    none = ", ".join(["%minus_inf"] * together)
-    if tile.STAGED:
-        loop = mma_stages.loop(spec, block_keys(tile), paged, together)
-    else:
-        loop = mma_pages.loop(spec, tile, paged)
-    return f"""\
+RUN = """\
 %across = stream.dispatch.workgroup.id[1] : index
 %down = stream.dispatch.workgroup.id[0] : index
 %row_first = arith.muli %down, %together : index
@@ -174,9 +161,65 @@ def _body(target: str, spec: IndexerSpec, names: list[str], together: int) -> st
 %run32 = arith.index_cast %run : index to i32
 %run_end32 = arith.index_cast %run_end : index to i32
 %skip32 = arith.index_cast %skip : index to i32
-%cleans = arith.cmpi ne, %clean, %c0 : index
-{ALIGNED_PAGES if paged else "%aligned = arith.constant true"}
-{"".join(_window(r, paged) for r in rows)}
+%cleans = arith.cmpi ne, %clean, %c0 : index"""
+
+
+def _body(target: str, spec: IndexerSpec, names: list[str]) -> str:
+    tile, paged = tile_module(target, spec), "block_table" in names
+    most = tile.PAGED_ROWS if paged else tile.RAGGED_ROWS
+    aligned = ALIGNED_PAGES if paged else "%aligned = arith.constant true"
+    lines = [RUN, aligned, tile.memory(spec, most)]
+    if paged and most > 1:
+        alone, pair = (
+            (_rows(1, paged), _scored(target, spec, names, 1)),
+            _scored(target, spec, names, 2),
+        )
+        lines.append(
+            PAIRS.format(
+                alone=_in("\n".join(alone), 2),
+                rows=_in("".join(_row(r, paged) for r in range(2)), 2),
+                pair=_in(pair, 4),
+            )
+        )
+    else:
+        lines += [_rows(most, paged), _scored(target, spec, names, most)]
+    return "\n".join(lines)
+
+
+# Rows of two requests share no keys: each has its turn, in which the other one does nothing.
+PAIRS = """\
+%pairs = arith.cmpi ne, %together, %c1 : index
+scf.if %pairs {{
+{rows}
+  %same = arith.cmpi eq, %asks0, %asks1 : index
+  %two_turns = arith.constant 2 : index
+  %turns = arith.select %same, %c1, %two_turns : index
+  scf.for %turn = %c0 to %turns step %c1 {{
+    %is_first = arith.cmpi eq, %turn, %c0 : index
+    %is_second = arith.cmpi ne, %turn, %c0 : index
+    %now0 = arith.ori %same, %is_first : i1
+    %now1 = arith.ori %same, %is_second : i1
+    %asks = arith.select %is_first, %asks0, %asks1 : index
+{pair}
+  }}
+}} else {{
+{alone}
+}}"""
+
+
+def _scored(target: str, spec: IndexerSpec, names: list[str], together: int) -> str:
+    """Write the run's logits of some rows; of those that are not %now, nothing."""
+    tile = tile_module(target, spec)
+    paged, keep, rows = "block_table" in names, "logits" in names, range(together)
+    results = ", ".join(f"%score{r}" for r in rows)
+    floats = ", ".join(["f32"] * together)
+    none = ", ".join(["%minus_inf"] * together)
+    if tile.STAGED:
+        loop = mma_stages.loop(spec, block_keys(tile), paged, together)
+    else:
+        loop = mma_pages.loop(spec, tile, paged)
+    return f"""\
+{"".join(_window(r) for r in rows)}
 {_any("wanted", [f"%meets{r}" for r in rows])}
 scf.if %wanted {{
 {_in(tile.CONSTANTS, 2)}
@@ -208,11 +251,21 @@ scf.if %wanted {{
 }}"""
 
 
-def _window(r: int, paged: bool) -> str:
-    """%row, %first, %stop of row r of the workgroup; %meets: it has keys to score in this run."""
-    exists = f"%exists{r} = arith.constant true\n"
+def _rows(together: int, paged: bool) -> str:
+    """The rows of a workgroup, all of them at once."""
+    lines = []
+    for r in range(together):
+        lines.append(f"{_row(r, paged)}%now{r} = arith.constant true")
     if paged:
-        exists = f"""\
+        lines.append("%asks = arith.addi %asks0, %c0 : index")
+    return "\n".join(lines)
+
+
+def _row(r: int, paged: bool) -> str:
+    """%row of row r of the workgroup, and the request that it %asks for."""
+    asks = f"%exists{r} = arith.constant true\n"
+    if paged:
+        asks = f"""\
 %asks32_{r} = memref.load %row_to_request[%row{r}] : memref<?xi32>
 %asks{r} = arith.index_cast %asks32_{r} : i32 to index
 %exists{r} = arith.cmpi ult, %asks{r}, %requests : index
@@ -221,8 +274,15 @@ def _window(r: int, paged: bool) -> str:
 %r{r} = arith.constant {r} : index
 %row_any{r} = arith.addi %row_first, %r{r} : index
 %row{r} = arith.minui %row_any{r}, %row_last : index
-%live{r} = arith.cmpi ult, %row_any{r}, %rows : index
-{exists}%start{r} = memref.load %start[%row{r}] : memref<?xi32>
+{asks}"""
+
+
+def _window(r: int) -> str:
+    """%first, %stop of row r of the workgroup; %meets: it has keys to score in this run."""
+    return f"""\
+%in_rows{r} = arith.cmpi ult, %row_any{r}, %rows : index
+%live{r} = arith.andi %in_rows{r}, %now{r} : i1
+%start{r} = memref.load %start[%row{r}] : memref<?xi32>
 %end{r} = memref.load %end[%row{r}] : memref<?xi32>
 %first{r} = arith.maxsi %start{r}, %i32_0 : i32
 %end_positive{r} = arith.maxsi %end{r}, %i32_0 : i32

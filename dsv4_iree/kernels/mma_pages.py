@@ -61,7 +61,7 @@ def _lookup(spec: IndexerSpec, tile: ModuleType, first: int, tiles: range) -> st
 %token{first} = arith.remui %key{first}, %page_size{first} : index
 %in_table{first} = arith.cmpi ult, %entry{first}, %width : index
 %page{first} = scf.if %in_table{first} -> (index) {{
-  %page32 = memref.load %block_table[%asks0, %entry{first}] : memref<?x?xi32>
+  %page32 = memref.load %block_table[%asks, %entry{first}] : memref<?x?xi32>
   %page_any = arith.index_cast %page32 : i32 to index
   scf.yield %page_any : index
 }} else {{

@@ -28,7 +28,7 @@ LANES = 32  # of a warp
 WAVES = 4  # of a workgroup: a warpgroup
 THREADS = LANES * WAVES
 TILE_KEYS = 8  # rows of a matrix operand that a lane loads at a time
-RAGGED_ROWS = 2  # query rows of a workgroup that share their keys
+RAGGED_ROWS, PAGED_ROWS = 2, 2  # query rows of a workgroup that share their keys
 STAGED = True  # keys come through shared memory, a block ahead
 ATTRIBUTES = ", nvvm.maxnreg = 128 : i32"  # four warpgroups to a multiprocessor
 HEADS_STEP = 8  # of heads, of which the product's columns are a multiple
@@ -48,14 +48,22 @@ CONSTANTS = f"""\
 %c8 = arith.constant 8 : index"""
 
 
+def memory(spec: IndexerSpec, rows: int) -> str:
+    """What a workgroup shares: query rows, their weights, and the keys on their way."""
+    lines = [mma_stages.memory(THREADS)]
+    for r in range(rows):
+        lines.append(_shared(f"%q_shared{r}", _query_memory(spec)))
+        lines.append(_shared(f"%w_shared{r}", _weight_memory(spec)))
+    return "\n".join(lines)
+
+
 def query(target: str, spec: IndexerSpec, r: int) -> str:
     """Row r decoded into %q_shared, its weights into %w_shared; %narrow_row<r>."""
     heads, n = spec.num_heads, f"{r}"
     lines = [
+        "gpu.barrier" if r == 0 else "",  # other warps may still read the rows of a turn before
         f"""\
 %head_blocks{n} = arith.constant {heads // 8} : index
-{_shared(f"%q_shared{n}", _query_memory(spec))}
-{_shared(f"%w_shared{n}", _weight_memory(spec))}
 %q_excess{n} = scf.for %hb = %wave to %head_blocks{n} step %c4 iter_args(%worst = %i0) -> (i32) {{
   %head_base = arith.muli %hb, %c8 : index
   %head = arith.addi %head_base, %n : index
@@ -80,7 +88,7 @@ def query(target: str, spec: IndexerSpec, r: int) -> str:
   %outside = arith.maxsi %below, %above : i32
   %q_excess = arith.maxsi %outside, %far : i32
 {_weight(spec, r)}
-{e4m3.table("%table", "%less")}"""
+{e4m3.table("%table", "%less")}""",
     ]
     for v in range(4):
         lines.append(e4m3.decoded(f"%d{v}", f"%word_{v}", "%table"))

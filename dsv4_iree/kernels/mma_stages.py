@@ -30,13 +30,18 @@ def loop(spec: IndexerSpec, threads: int, paged: bool, rows: int) -> Loop:
     )
 
 
+def memory(threads: int) -> str:
+    """%code_stages and %scale_stages: room for two blocks of keys."""
+    return f"""\
+%code_stages = memref.alloc() : {_code_memory(threads)}
+%scale_stages = memref.alloc() : {_scale_memory(threads)}"""
+
+
 def _begin(spec: IndexerSpec, threads: int, paged: bool) -> str:
     """Before the loop: the first block's keys, and the second one's pages, are asked for."""
     kinds = _code_memory(threads), _scale_memory(threads)
     lines = [
         f"""\
-%code_stages = memref.alloc() : {kinds[0]}
-%scale_stages = memref.alloc() : {kinds[1]}
 %threads = arith.constant {threads} : index
 %code_stage_bytes = arith.constant {TILES * threads * CODES} : index
 %scale_stage_bytes = arith.constant {TILES * threads * SCALES} : index
@@ -46,7 +51,8 @@ def _begin(spec: IndexerSpec, threads: int, paged: bool) -> str:
 %code_stage = arith.addi %code_stage_any, %thread_codes : index
 %scale_stage_any = memref.extract_aligned_pointer_as_index %scale_stages : {kinds[1]} -> index
 %scale_stage = arith.addi %scale_stage_any, %thread_scales : index
-%second = arith.addi %run, %block_keys : index"""
+%second = arith.addi %run, %block_keys : index
+{_ptx("cp.async.wait_group 0;")}"""
     ]
     for name in ("cache",) if paged else ("k_values", "k_scales"):
         lines.append(
@@ -176,7 +182,7 @@ def _pages(spec: IndexerSpec, tag: str, base: str) -> str:
 %entry{n} = arith.divui %key{n}, %page_size{n} : index
 %in_table{n} = arith.cmpi ult, %entry{n}, %width : index
 %page{n} = scf.if %in_table{n} -> (i32) {{
-  %page_any = memref.load %block_table[%asks0, %entry{n}] : memref<?x?xi32>
+  %page_any = memref.load %block_table[%asks, %entry{n}] : memref<?x?xi32>
   scf.yield %page_any : i32
 }} else {{
   scf.yield %no_page : i32

@@ -26,7 +26,8 @@ def function(
     entry: Entry,
     spec: IndexerSpec,
     form: str,
-    run_length: str,
+    cut: str,
+    pieces: tuple[str, ...],
     kernel: Callable[[str, tuple[Arg, ...], tuple[str, ...]], str],
     selection: Callable[[Entry], str],
 ) -> str:
@@ -34,7 +35,7 @@ def function(
 
     Args:
         form: ends the kernel's name.
-        run_length: lines that define %per_run, the keys of a workgroup, from %rows and %columns.
+        cut: lines that define the `pieces` from the sizes, how a call is cut into workgroups.
         kernel: text of the executable, from its name, operands and index numbers.
         selection: text of the pure function of `topk.select_entry`, for `index_topk`.
     """
@@ -44,13 +45,13 @@ def function(
     lines += dispatch.scalars(entry)
     if selects:
         lines.append(WHOLE_TABLE.format(page_size=spec.page_size, topk=spec.topk))
-        numbers = (*sizes, "columns", "page_stride", "num_pages", "clean", "skip", "per_run")
+        numbers = (*sizes, "columns", "page_stride", "num_pages", "clean", "skip", *pieces)
     else:
         lines.append("%skip = arith.constant 0 : index")
-        numbers = (*sizes, *entry.scalars, "skip", "per_run")
-    lines.append(run_length)
+        numbers = (*sizes, *entry.scalars, "skip", *pieces)
+    lines.append(cut)
     name, kind = f"{entry.name}_{form}", "tensor<?x?xf32>{%rows, %columns}"
-    grid = "%rows, %columns, %per_run"
+    grid = ", ".join(f"%{number}" for number in ("rows", "columns", *pieces))
     lines.append(dispatch.dispatch("scored", name, grid, operands, numbers, kind))
     parts = [kernel(name, operands, numbers)]
     if selects:

@@ -41,6 +41,7 @@ def function(entry: Entry, spec: IndexerSpec) -> str:
         spec,
         "vnni",
         RUN_LENGTH,
+        ("per_run",),
         lambda name, operands, numbers: executable(name, spec, operands, numbers),
         lambda select: threshold.selection(select, spec),
     )
