@@ -20,7 +20,8 @@ def _ptx(job: build.Job, folder) -> str:
     return found.read_text()
 
 
-@pytest.mark.parametrize("op,rows", [("mqa_logits", 2), ("paged_mqa_logits", 1)])
+# Two rows at a time, or, in paged calls, one row alone or two of a request.
+@pytest.mark.parametrize("op,rows", [("mqa_logits", 2), ("paged_mqa_logits", 1 + 2)])
 @pytest.mark.parametrize("heads", [64, 32, 8])
 def test_hopper_scores_a_block_in_products_of_a_warpgroup(tmp_path, op, rows, heads):
     text = _ptx(build.Job(op, "cuda-sm90", IndexerSpec(num_heads=heads)), tmp_path)
