@@ -20,6 +20,7 @@ SPECS = {
     "heads12-page32": IndexerSpec(num_heads=12, page_size=32),
 }
 SMALL = IndexerSpec(num_heads=8, page_size=16)
+SMALL_FP8 = IndexerSpec(num_heads=8, page_size=16, format="fp8", layout="n8")
 LAST = 2**31 - 1
 
 
@@ -143,9 +144,10 @@ def test_garbage_outside_the_window_changes_no_bit(emulated):
         assert_bytes_equal(indexer.mqa_logits(q, k, weights, None, end), expected)
 
 
-def test_repeats_and_orders_of_waves_are_equal_bit_for_bit(emulated):
-    x = paged_inputs(SMALL, [200, 64, 7], next_n=2).arguments()
-    indexer = emulated(SMALL, "paged_mqa_logits")
+@pytest.mark.parametrize("spec", [SMALL, SMALL_FP8], ids=["fp4", "fp8"])
+def test_repeats_and_orders_of_waves_are_equal_bit_for_bit(emulated, spec):
+    x = paged_inputs(spec, [200, 64, 7], next_n=2).arguments()
+    indexer = emulated(spec, "paged_mqa_logits")
     expected = indexer.paged_mqa_logits(**x)
     for seed in range(20):
         emulator.set_seed(seed)
@@ -153,22 +155,24 @@ def test_repeats_and_orders_of_waves_are_equal_bit_for_bit(emulated):
     emulator.set_seed(0)
 
 
-def test_pages_beyond_four_gibibytes_are_found(emulated, plain):
+@pytest.mark.parametrize("spec", [SMALL, SMALL_FP8], ids=["fp4", "fp8"])
+def test_pages_beyond_four_gibibytes_are_found(emulated, plain, spec):
     """The storage is never touched but where the pages lie."""
-    x = paged_inputs(SMALL, [30], seed=35)
+    x = paged_inputs(spec, [30], seed=35)
     stride = 2**31 + 4
     near = x.cache.clone()
     storage = torch.empty(len(near) * stride, dtype=torch.uint8)
     far = storage.as_strided(near.shape, (stride, 1))
     far.copy_(near)
-    expected = plain(SMALL).paged_mqa_logits(**x.arguments())
+    expected = plain(spec).paged_mqa_logits(**x.arguments())
     arguments = {**x.arguments(), "cache": far}
-    logits = emulated(SMALL, "paged_mqa_logits").paged_mqa_logits(**arguments)
+    logits = emulated(spec, "paged_mqa_logits").paged_mqa_logits(**arguments)
     assert_logits_close(logits, expected)
 
 
-def test_index_topk_selects_from_these_scores(emulated, plain):
-    spec = IndexerSpec(num_heads=8, page_size=16, topk=8)
+@pytest.mark.parametrize("number", [{}, {"format": "fp8", "layout": "n8"}], ids=["fp4", "fp8"])
+def test_index_topk_selects_from_these_scores(emulated, plain, number):
+    spec = IndexerSpec(num_heads=8, page_size=16, topk=8, **number)
     x = paged_inputs(spec, [100, 5, 0]).arguments()
     for skip in (True, False):
         ids = emulated(spec, "index_topk").index_topk(**x, skip_short=skip)
@@ -177,10 +181,10 @@ def test_index_topk_selects_from_these_scores(emulated, plain):
 
 @pytest.fixture
 def assembly(make, target, tmp_path):
-    """assembly(op): what the compiler made of the 64-head kernel."""
+    """assembly(op, spec): what the compiler made of the kernel."""
 
-    def dump(op: str) -> str:
-        path = make(target, op, IndexerSpec())
+    def dump(op: str, spec: IndexerSpec) -> str:
+        path = make(target, op, spec)
         artifact = manifest.read(path)
         assert artifact.form == "mma"
         flags = [*artifact.flags, f"--iree-hal-dump-executable-files-to={tmp_path}"]
@@ -197,20 +201,18 @@ def assembly(make, target, tmp_path):
 
 
 @pytest.mark.parametrize("op", ["mqa_logits", "paged_mqa_logits"])
-def test_the_kernel_is_what_was_meant(assembly, target, op):
+@pytest.mark.parametrize("number", [{}, {"format": "fp8", "layout": "n8"}], ids=["fp4", "fp8"])
+def test_the_kernel_is_what_was_meant(assembly, target, op, number):
     """MFMA of one kind, 16-byte loads, and nothing that spills."""
-    text = assembly(op)
+    text = assembly(op, IndexerSpec(**number))
     numbers = dict(re.findall(r"\.(\w+_count|private_segment_fixed_size):\s+(\d+)", text))
     assert numbers["vgpr_spill_count"] == numbers["private_segment_fixed_size"] == "0"
     assert int(numbers["vgpr_count"]) <= 256
     kinds = set(re.findall(r"\t(v_mfma\w+)", text))
-    assert (
-        kinds
-        == {
-            "gfx942": {"v_mfma_f32_16x16x32_fp8_fp8"},
-            "gfx950": {"v_mfma_scale_f32_16x16x128_f8f6f4"},
-        }[target]
-    )
+    scaled = target == "gfx950" and not number
+    assert kinds == {
+        "v_mfma_scale_f32_16x16x128_f8f6f4" if scaled else "v_mfma_f32_16x16x32_fp8_fp8"
+    }
     assert text.count("global_load_dwordx4") >= 8
     assert "scratch_" not in text
 
