@@ -2,20 +2,31 @@
 """Byte addresses of every value and scale in each cache layout.
 
 A page p starts at `p * page_stride` bytes, in 64-bit arithmetic; the stride may exceed the page's
-own bytes. The functions below give offsets inside a page. They use only + - * // %, so they take
-Python ints and integer tensors alike. P is the page size, D the head dim, t the entry within the
+own bytes. The functions below give offsets inside a page. They use only + * // %, so they take
+Python ints, integer tensors and the symbols of a kernel alike. P is the page size, D the head dim, t the entry within the
 page, b the value byte of an entry, g the scale byte of an entry.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
 from dsv4_iree.spec import CacheLayout, IndexerSpec
 
-Int = TypeVar("Int", int, torch.Tensor)
+
+class Symbol(Protocol):
+    """A number that is known later: kernels write the same formulas into their code."""
+
+    def __add__(self, other: Symbol | int, /) -> Symbol: ...
+    def __radd__(self, other: int, /) -> Symbol: ...
+    def __mul__(self, other: Symbol | int, /) -> Symbol: ...
+    def __floordiv__(self, other: int, /) -> Symbol: ...
+    def __mod__(self, other: int, /) -> Symbol: ...
+
+
+Int = TypeVar("Int", int, torch.Tensor, Symbol)
 
 
 def value_offset(spec: IndexerSpec, t: Int, b: Int) -> Int:

@@ -153,12 +153,12 @@ class GatherDequantized(nn.Module):
 
 
 def write_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
-    slots = Arg("slot_mapping", torch.int64, ("N",))
+    slots = Arg("slot_mapping", torch.int64, ("R",))
     scalars = ("page_stride", "num_pages")
     raw = Entry(
         "write_cache",
         WriteEntries(spec),
-        inputs=(*quantized(spec, "", ("N",)), slots),
+        inputs=(*quantized(spec, "", ("R",)), slots),
         outputs=(CACHE,),
         scalars=scalars,
         inout=True,
@@ -167,7 +167,7 @@ def write_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
         Entry(
             f"write_cache_{name}",
             WriteKeys(spec),
-            inputs=(Arg("keys", dtype, ("N", spec.head_dim)), slots),
+            inputs=(Arg("keys", dtype, ("R", spec.head_dim)), slots),
             outputs=(CACHE,),
             scalars=scalars,
             inout=True,

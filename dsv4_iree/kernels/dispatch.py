@@ -14,6 +14,7 @@ from dsv4_iree.kernels.entry import Arg, Entry
 
 SIZES = {
     "T": "rows",
+    "R": "rows",
     "N": "columns",
     "S": "row_stride",
     "K": "columns",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import mma, radix, threshold, vnni
+from dsv4_iree.kernels import mma, radix, rows, threshold, vnni
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.spec import IndexerSpec
 
@@ -25,6 +25,8 @@ def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
         return "mma"
     if radix.fits(op, target, spec):
         return "radix"
+    if rows.fits(op):
+        return "rows"
     return "portable"
 
 
@@ -38,4 +40,6 @@ def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
         return mma.function(entry, target, spec)
     if form == "radix":
         return radix.function(entry, target, spec)
+    if form == "rows":
+        return rows.function(entry, target, spec)
     return pure_function(entry)

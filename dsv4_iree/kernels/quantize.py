@@ -79,8 +79,8 @@ def quantize_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
         Entry(
             f"quantize_{name}",
             Quantize(spec),
-            inputs=(Arg("x", dtype, ("N", spec.head_dim)),),
-            outputs=quantized(spec, "", ("N",)),
+            inputs=(Arg("x", dtype, ("R", spec.head_dim)),),
+            outputs=quantized(spec, "", ("R",)),
         )
         for name, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32))
     )
@@ -91,8 +91,8 @@ def dequantize_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
         Entry(
             f"dequantize_{name}",
             Dequantize(spec, dtype),
-            inputs=quantized(spec, "", ("N",)),
-            outputs=(Arg("x", dtype, ("N", spec.head_dim)),),
+            inputs=quantized(spec, "", ("R",)),
+            outputs=(Arg("x", dtype, ("R", spec.head_dim)),),
         )
         for name, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32))
     )
