@@ -118,9 +118,10 @@ def fp4_bytes(n: int, spec: IndexerSpec, share: Share) -> str:
             lines.append(f"%up{n}{h} = arith.shli {magnitude}, %v_{up} : {ints}")
             magnitude = f"%up{n}{h}"
         lines.append(f"%nibble{n}{h} = arith.ori {magnitude}, {sign} : {ints}")
+    lines.append(f"%pair{n} = arith.ori %nibble{n}e, %nibble{n}o : {ints}")
+    if spec.rounding is Rounding.S2:
+        lines.append(f"{pair} = arith.select {finite}, %pair{n}, %v_0 : {ints}")
     lines.append(f"""\
-%pair{n} = arith.ori %nibble{n}e, %nibble{n}o : {ints}
-%kept_pair{n} = arith.select {finite}, %pair{n}, %v_0 : {ints}
 %bytes{n} = arith.trunci {pair} : {ints} to vector<{share.pairs}xi8>
 %byte{n} = arith.select {finite}, {of}, %i_255 : i32""")
     return "\n".join(lines)

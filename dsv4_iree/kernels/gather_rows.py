@@ -160,7 +160,7 @@ def _store(n: int, numbers: Arg, fp32: bool, spec: IndexerSpec, share: Share) ->
     if not fp32:
         even, odd = f"%x{n}e", f"%x{n}o"
         if not spec.is_fp4:  # FP4 numbers are bf16 numbers
-            lines += [to_bf16(f"%near{n}{h}", f"%product{n}{h}", f"%x{n}{h}", share) for h in "eo"]
+            lines += [to_bf16(f"%near{n}{h}", f"%x{n}{h}", share) for h in "eo"]
             even, odd = f"%near{n}e", f"%near{n}o"
         lines.append(f"""\
 %even{n} = arith.shrui {even}, %v_16 : {ints}

@@ -40,21 +40,22 @@ def hadamard(dim: int, share: Share, *, fp32: bool) -> str:
         bits = f"%x{p}" if fp32 else f"%rotated_bits{p}"
         lines.append(f"{bits} = arith.bitcast %rotated{p} : {floats} to {ints}")
         if not fp32:
-            lines.append(to_bf16(f"%x{p}", f"%rotated{p}", bits, share))
+            lines.append(f"""\
+%is_nan{p} = arith.cmpf uno, %rotated{p}, %rotated{p} : {floats}
+%one_nan{p} = arith.select %is_nan{p}, %v_nan, {bits} : {share.mask}, {ints}
+{to_bf16(f"%x{p}", f"%one_nan{p}", share)}""")
     return "\n".join(lines)
 
 
-def to_bf16(result: str, x: str, bits: str, share: Share) -> str:
-    """<result>: fp32 <x> with those <bits> rounded to bf16, nearest even; one NaN for all."""
+def to_bf16(result: str, bits: str, share: Share) -> str:
+    """<result>: fp32 bits rounded to bf16, nearest even; NaNs must be 0x7FC00000."""
     ints = share.ints
     return f"""\
 {result}_down = arith.shrui {bits}, %v_16 : {ints}
 {result}_odd = arith.andi {result}_down, %v_1 : {ints}
 {result}_near = arith.addi {bits}, %v_half_bf16 : {ints}
 {result}_nearest = arith.addi {result}_near, {result}_odd : {ints}
-{result}_high = arith.andi {result}_nearest, %v_high : {ints}
-{result}_is_nan = arith.cmpf uno, {x}, {x} : {share.floats}
-{result} = arith.select {result}_is_nan, %v_nan, {result}_high : {share.mask}, {ints}"""
+{result} = arith.andi {result}_nearest, %v_high : {ints}"""
 
 
 def _step(names: dict[tuple[int, str], str], apart: int, share: Share) -> str:
