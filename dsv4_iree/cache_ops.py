@@ -114,7 +114,7 @@ class CacheOps:
 
     def write_cache(
         self,
-        cache: torch.Tensor,
+        cache: torch.Tensor | Quantized,
         keys: torch.Tensor | Quantized,
         slot_mapping: torch.Tensor,
         *,
@@ -125,14 +125,16 @@ class CacheOps:
         Slots < 0 or past the last page are skipped and no other byte changes.
 
         Args:
-            cache: [num_pages, >= page_bytes] uint8, any page stride.
+            cache: [num_pages, >= page_bytes] uint8, any page stride; in layout F4 a pair of values
+                [num_pages, D/128, 4, P, 16] and scales [num_pages, D/128, 4, P].
             keys: [N, D] float32 or bfloat16, quantised on the way as `quantize` does; or a pair
                 (values, scales), stored as it is.
             slot_mapping: [N] int64, each slot at most once.
         """
         self._require("write_cache")
         spec, device = self.spec, self.device
-        pages = checks.cache_pages(cache, spec, device)
+        pages = checks.cache_memory(cache, spec, device)
+        num_pages = pages[0].shape[0]
         if isinstance(keys, tuple):
             entry, given = "write_cache", checks.vectors("keys", keys, ("N",), spec, device)
             inputs = flat_vectors("keys", given, spec)
@@ -142,19 +144,19 @@ class CacheOps:
         rows = next(iter(inputs.values())).shape[0]
         check_tensor("slot_mapping", slot_mapping, shape=(rows,), dtype=torch.int64, device=device)
         if self.validate:
-            checks.slots_are_valid(slot_mapping, pages.shape[0] * spec.page_size)
+            checks.slots_are_valid(slot_mapping, num_pages * spec.page_size)
         if self._caller is None:
             pair = keys if isinstance(keys, tuple) else reference.quantize(keys, spec)
             reference.write_cache(pages, *pair, slot_mapping, spec)
-        elif rows and pages.shape[0]:
+        elif rows and num_pages:
             inputs["slot_mapping"] = slot_mapping
-            outputs = {"cache": checks.flat_cache(pages)}
-            call = Call("write_cache", entry, inputs, outputs, page_scalars(pages))
+            outputs = checks.flat_memory(pages)
+            call = Call("write_cache", entry, inputs, outputs, page_scalars(*pages))
             self._caller.run(call, workspace)
 
     def gather_cache(
         self,
-        cache: torch.Tensor,
+        cache: torch.Tensor | Quantized,
         block_table: torch.Tensor,
         row_to_request: torch.Tensor,
         entries: torch.Tensor,
@@ -168,7 +170,7 @@ class CacheOps:
         An entry < 0, beyond the block table or on a page id outside [0, num_pages) gives zeros.
 
         Args:
-            cache: [num_pages, >= page_bytes] uint8, any page stride.
+            cache: as in `write_cache`.
             block_table: [B, W] int32 page ids.
             row_to_request: [R] int32 row of the block table.
             entries: [R] int32 entry numbers within the request.
@@ -179,7 +181,7 @@ class CacheOps:
         """
         self._require("gather_cache")
         spec, device = self.spec, self.device
-        pages = checks.cache_pages(cache, spec, device)
+        pages = checks.cache_memory(cache, spec, device)
         checks.int32("block_table", block_table, ("B", "W"), device)
         rows = checks.int32("entries", entries, ("R",), device).shape[0]
         checks.int32("row_to_request", row_to_request, (rows,), device)
@@ -190,18 +192,18 @@ class CacheOps:
             checks.float_dtype("dtype", dtype)
             numbers = checks.output("out", out, (rows, spec.head_dim), dtype, device)
             outputs, entry = {"out": numbers}, f"gather_cache_{SUFFIX[dtype]}"
-        if self._caller is None or not (pages.shape[0] and block_table.numel()):
+        if self._caller is None or not (pages[0].shape[0] and block_table.numel()):
             raw = reference.gather_cache(pages, block_table, row_to_request, entries, spec)
             found = raw if dtype is None else (reference.dequantize(*raw, spec),)
             _fill(tuple(outputs.values()), found)
         elif rows:
             inputs = {
-                "cache": checks.flat_cache(pages),
+                **checks.flat_memory(pages),
                 "block_table": block_table,
                 "row_to_request": row_to_request,
                 "entries": entries,
             }
-            call = Call("gather_cache", entry, inputs, outputs, page_scalars(pages))
+            call = Call("gather_cache", entry, inputs, outputs, page_scalars(*pages))
             self._caller.run(call, workspace)
         return raw_out if dtype is None else numbers
 

@@ -121,6 +121,6 @@ def named(name: str, vectors: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]
     return {f"{name}{part}": tensor for part, tensor in zip(parts, vectors)}
 
 
-def page_scalars(pages: torch.Tensor) -> tuple[int, int]:
-    """page_stride in bytes and num_pages, as the entry points take them."""
-    return pages.stride(0), pages.shape[0]
+def page_scalars(*pages: torch.Tensor) -> tuple[int, ...]:
+    """Page stride in bytes of each memory, and num_pages, as the entry points take them."""
+    return *(part.stride(0) for part in pages), pages[0].shape[0]

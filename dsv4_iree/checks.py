@@ -62,7 +62,8 @@ def cache_pages(cache: object, spec: IndexerSpec, device: torch.device) -> torch
     """
     if spec.layout is CacheLayout.F4:
         raise ArgumentError(
-            "cache: no kernel reads layout F4; convert it with dsv4_iree.layout.f4_to_entries"
+            "cache: logits are not read from layout F4; gather its entries, or convert it with "
+            "dsv4_iree.layout.f4_to_entries"
         )
     if isinstance(cache, torch.Tensor) and cache.dim() == 4:
         shape: tuple[int | str, ...] = ("num_pages", spec.page_size, 1, spec.entry_bytes)
@@ -86,6 +87,44 @@ def cache_pages(cache: object, spec: IndexerSpec, device: torch.device) -> torch
     if pages.shape[1:] == (spec.page_bytes,):
         return pages
     return pages.as_strided((pages.shape[0], spec.page_bytes), (stride, 1))
+
+
+def cache_memory(
+    cache: object, spec: IndexerSpec, device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """The cache as [num_pages, bytes] uint8: one memory, or the values and the scales of F4."""
+    if spec.layout is not CacheLayout.F4:
+        return (cache_pages(cache, spec, device),)
+    if not isinstance(cache, tuple) or len(cache) != 2:
+        raise ArgumentError(
+            f"cache: expected a pair (values, scales) in layout F4, got {type(cache).__name__}"
+        )
+    size, tiles = spec.page_size, spec.head_dim // 128
+    values = _split_pages("cache values", cache[0], ("num_pages", tiles, 4, size, 16), device)
+    shape = (values.shape[0], tiles, 4, size)
+    return values, _split_pages("cache scales", cache[1], shape, device)
+
+
+def _split_pages(
+    name: str, given: object, shape: Sequence[int | str], device: torch.device
+) -> torch.Tensor:
+    """Dense pages any number of bytes apart."""
+    pages = check_tensor(
+        name, given, shape=shape, dtype=torch.uint8, device=device, contiguous=False
+    )
+    count, page_bytes = pages.shape[0], pages.shape[1:].numel()
+    if (count and not pages[0].is_contiguous()) or (count > 1 and pages.stride(0) < page_bytes):
+        raise ArgumentError(
+            f"{name}: expected dense pages at least {page_bytes} bytes apart, "
+            f"got strides {list(pages.stride())}"
+        )
+    return pages.as_strided((count, page_bytes), (pages.stride(0), 1))
+
+
+def flat_memory(pages: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What the entry points take of a cache, by the names that errors use."""
+    names = ("cache",) if len(pages) == 1 else ("cache values", "cache scales")
+    return {name: flat_cache(part) for name, part in zip(names, pages)}
 
 
 def flat_cache(pages: torch.Tensor) -> torch.Tensor:

@@ -3,8 +3,8 @@
 
 A page p starts at `p * page_stride` bytes, in 64-bit arithmetic; the stride may exceed the page's
 own bytes. The functions below give offsets inside a page. They use only + * // %, so they take
-Python ints, integer tensors and the symbols of a kernel alike. P is the page size, D the head dim, t the entry within the
-page, b the value byte of an entry, g the scale byte of an entry.
+Python ints, integer tensors and the symbols of a kernel alike. P is the page size, D the head dim,
+t the entry within the page, b the value byte of an entry, g the scale byte of an entry.
 """
 
 from __future__ import annotations

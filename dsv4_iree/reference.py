@@ -47,7 +47,7 @@ def dequantize(values: torch.Tensor, scales: torch.Tensor, spec: IndexerSpec) ->
 
 
 def write_cache(
-    cache: torch.Tensor,
+    cache: torch.Tensor | tuple[torch.Tensor, ...],
     values: torch.Tensor,
     scales: torch.Tensor,
     slot_mapping: torch.Tensor,
@@ -58,21 +58,24 @@ def write_cache(
     Slots < 0 or past the last page are skipped; no other byte changes. A slot may appear once.
 
     Args:
-        cache: [num_pages, >= page_bytes] uint8, any page stride.
+        cache: [num_pages, >= page_bytes] uint8, any page stride; for layout F4 a pair of them, of
+            P * D/2 bytes of values and P * D/32 of scales.
         values, scales: [N, ...] as `quantize` returns them.
         slot_mapping: [N] int64.
     """
-    keep = (slot_mapping >= 0) & (slot_mapping < cache.shape[0] * spec.page_size)
+    memory = cache if isinstance(cache, tuple) else (cache,)
+    keep = (slot_mapping >= 0) & (slot_mapping < memory[0].shape[0] * spec.page_size)
     slots = slot_mapping[keep]
     scale_bytes = scales.contiguous().view(torch.uint8).view(-1, spec.scale_bytes)
     value_bytes = values.contiguous().view(torch.uint8).view(-1, spec.value_bytes)
     entries = torch.cat([value_bytes, scale_bytes], dim=1)[keep]
-    offsets = layout.page_offsets(spec).to(cache.device)[slots % spec.page_size]
-    cache[(slots // spec.page_size)[:, None], offsets] = entries
+    offsets = layout.page_offsets(spec).to(slots.device)[slots % spec.page_size]
+    for part, columns in zip(memory, _columns(memory, spec)):
+        part[(slots // spec.page_size)[:, None], offsets[:, columns]] = entries[:, columns]
 
 
 def gather_cache(
-    cache: torch.Tensor,
+    cache: torch.Tensor | tuple[torch.Tensor, ...],
     block_table: torch.Tensor,
     row_to_request: torch.Tensor,
     entries: torch.Tensor,
@@ -83,7 +86,7 @@ def gather_cache(
     Entries < 0, beyond the block table, or on a page id outside [0, num_pages) give zero bytes.
 
     Args:
-        cache: [num_pages, >= page_bytes] uint8, any page stride.
+        cache: as in `write_cache`.
         block_table: [B, W] int32 page ids.
         row_to_request: [R] int32 row of the block table.
         entries: [R] int32 entry numbers within the request.
@@ -91,10 +94,14 @@ def gather_cache(
     Returns:
         values [R, value_bytes] uint8; scales [R, D/32] uint8 (FP4) or [R] float32 (FP8).
     """
-    page, visible = _pages(block_table, row_to_request, entries[:, None], cache.shape[0], spec)
-    offsets = layout.page_offsets(spec).to(cache.device)[entries.long().clamp(0) % spec.page_size]
-    found = cache[page, offsets] if cache.shape[0] else cache.new_zeros(offsets.shape)
-    found = found * visible
+    memory = cache if isinstance(cache, tuple) else (cache,)
+    num_pages, token = memory[0].shape[0], entries.long().clamp(0) % spec.page_size
+    page, visible = _pages(block_table, row_to_request, entries[:, None], num_pages, spec)
+    offsets = layout.page_offsets(spec).to(entries.device)[token]
+    found = torch.zeros(offsets.shape, dtype=torch.uint8, device=entries.device)
+    for part, columns in zip(memory, _columns(memory, spec)):
+        if num_pages:
+            found[:, columns] = part[page, offsets[:, columns]] * visible
     values, scales = found[:, : spec.value_bytes], found[:, spec.value_bytes :].contiguous()
     return values.contiguous(), scales if spec.is_fp4 else scales.view(torch.float32)[:, 0]
 
@@ -205,6 +212,12 @@ def as_ids(
         page = table.gather(1, (entry // spec.page_size).long().clamp(0, table.shape[1] - 1))
         entry = page * spec.page_size + entry % spec.page_size
     return chosen if ids == "relative" else torch.where(chosen < 0, -1, entry)
+
+
+def _columns(memory: tuple[torch.Tensor, ...], spec: IndexerSpec) -> tuple[slice, ...]:
+    """The bytes of an entry that each memory of the cache holds: all, or values and scales."""
+    cut = spec.value_bytes
+    return (slice(None),) if len(memory) == 1 else (slice(cut), slice(cut, None))
 
 
 def _inside(start: torch.Tensor, end: torch.Tensor, width: int) -> torch.Tensor:

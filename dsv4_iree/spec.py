@@ -78,7 +78,7 @@ LAYOUTS = {
     Format.FP8_FNUZ: (CacheLayout.N8, CacheLayout.P8),
     Format.BF16: (),
 }
-"""Cache layouts of each format. Kernels read all but F4, which `layout.f4_to_entries` converts."""
+"""Cache layouts of each format. Logits are read from all but F4, which is gathered first."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class IndexerSpec:
         if self.format is Format.BF16:
             return ("mqa_logits", "topk")
         if self.layout is CacheLayout.F4:
-            return ("quantize", "dequantize", "mqa_logits", "topk")
+            return tuple(op for op in OPS if op not in ("paged_mqa_logits", "index_topk"))
         return OPS
 
     @cached_property

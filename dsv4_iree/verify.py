@@ -18,7 +18,7 @@ from dsv4_iree.api import load
 from dsv4_iree.emulator import Dispatch
 from dsv4_iree.errors import IndexerError
 from dsv4_iree.indexer import Indexer
-from dsv4_iree.spec import TARGETS, Format, IndexerSpec
+from dsv4_iree.spec import TARGETS, CacheLayout, Format, IndexerSpec
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,8 @@ def _answers(op: str, indexer: Indexer) -> tuple[torch.Tensor, ...]:
         return (indexer.mqa_logits(*pair, weights, None, end),)
     if op == "dequantize":
         return (indexer.dequantize(reference.quantize(x)),)
+    if spec.layout is CacheLayout.F4:
+        return _split_answers(op, x, indexer, reference)
     paged = testing.paged_inputs(spec, [2 * spec.page_size + 1, 0], next_n=2).to(device)
     if op == "write_cache":
         slots = torch.arange(20).flip(0).to(device) * 2 - 3
@@ -135,3 +137,22 @@ def _answers(op: str, indexer: Indexer) -> tuple[torch.Tensor, ...]:
     if op == "paged_mqa_logits":
         return (indexer.paged_mqa_logits(**paged.arguments()),)  # type: ignore[arg-type]
     return (indexer.index_topk(**paged.arguments()),)  # type: ignore[arg-type]
+
+
+def _split_answers(
+    op: str, x: torch.Tensor, indexer: Indexer, reference: Indexer
+) -> tuple[torch.Tensor, ...]:
+    """The same for a cache whose values and scales are apart."""
+    spec, page = indexer.spec, (indexer.spec.head_dim // 128, 4, indexer.spec.page_size)
+    cache = (
+        torch.zeros(2, *page, 16, dtype=torch.uint8, device=x.device),
+        torch.zeros(2, *page, dtype=torch.uint8, device=x.device),
+    )
+    slots = torch.arange(20).flip(0).to(x.device) * 2 - 3
+    (indexer if op == "write_cache" else reference).write_cache(cache, x, slots)
+    if op == "write_cache":
+        return cache
+    table = torch.tensor([[1, 0, 7]], dtype=torch.int32, device=x.device)
+    entries = torch.arange(-2, 3 * spec.page_size, dtype=torch.int32, device=x.device)
+    found = indexer.gather_cache(cache, table, torch.zeros_like(entries), entries)
+    return found if isinstance(found, tuple) else (found,)

@@ -231,8 +231,8 @@ def test_a_gpu_that_is_not_there_is_named():
 
 def test_a_layout_without_kernels_says_what_exists(reference):
     f4 = reference(IndexerSpec(layout="f4"))
-    with refuses("write_cache: not available for format fp4 and layout f4, which have quantize"):
-        f4.write_cache(None, None, None)
+    with refuses("index_topk: not available for format fp4 and layout f4, which have quantize"):
+        f4.index_topk(None, None, None, None, None)
 
 
 def test_a_missing_artifact_says_how_to_build_it(tmp_path):

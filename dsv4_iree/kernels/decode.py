@@ -36,17 +36,19 @@ def codes(n: int, spec: IndexerSpec, share: Share) -> str:
 def fp4(n: int, share: Share) -> str:
     """%x<n>e and %x<n>o with the scale byte %scale<n>, an i32.
 
-    Above 2^-1 + its bits as exponent and mantissa, a code of 2 or more is its number f; 0 and 1, for
-    which there is no 1 in front of the mantissa, are 2f - 1, which is less than f for them alone.
+    A code's bits, added to the exponent and mantissa of 0.5, give its number f if it is 2 or more;
+    0 and 1, which have no 1 in front of the mantissa, are 2f - 1, less than f for them alone.
     """
     ints, floats = share.ints, share.floats
-    lines = [f"""\
+    lines = [
+        f"""\
 %half{n} = arith.constant dense<{126 << 23}> : {ints}
 %minus_one{n} = arith.constant dense<-1.0> : {floats}
 %least_plain{n} = arith.constant {PLAIN[0]} : i32
 %plain_range{n} = arith.constant {PLAIN[1] - PLAIN[0]} : i32
 %past_least{n} = arith.subi %scale{n}, %least_plain{n} : i32
-%is_plain{n} = arith.cmpi ule, %past_least{n}, %plain_range{n} : i32"""]
+%is_plain{n} = arith.cmpi ule, %past_least{n}, %plain_range{n} : i32"""
+    ]
     for h in HALVES:
         p = f"{n}{h}"
         lines.append(f"""\
@@ -74,7 +76,7 @@ def fp4(n: int, share: Share) -> str:
 
 
 def _number(p: str, ahead: str, share: Share) -> str:
-    """%number<p>, bits: the lesser of f, with %normal_bits<p>, and 2f + <ahead>; none is negative."""
+    """%number<p>: bits of the lesser of f, of %normal_bits<p>, and 2f + <ahead>; both are >= 0."""
     ints, floats = share.ints, share.floats
     return f"""\
 %normal{p} = arith.bitcast %normal_bits{p} : {ints} to {floats}
@@ -123,10 +125,12 @@ def fp8(n: int, spec: IndexerSpec, share: Share) -> str:
     """
     ints, floats, mask, bias = share.ints, share.floats, share.mask, BIAS[spec.format]
     is_fnuz = spec.format is Format.FP8_FNUZ
-    lines = [f"""\
+    lines = [
+        f"""\
 %rebias{n} = arith.constant dense<{127 - bias << 23}> : {ints}
 %ahead{n} = arith.constant dense<{-(2.0 ** (1 - bias))!r}> : {floats}
-%nan_code{n} = arith.constant dense<{128 if is_fnuz else 127}> : {ints}"""]
+%nan_code{n} = arith.constant dense<{128 if is_fnuz else 127}> : {ints}"""
+    ]
     for h in HALVES:
         p = f"{n}{h}"
         lines.append(f"""\

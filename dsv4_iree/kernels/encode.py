@@ -62,11 +62,13 @@ def scale(n: str, spec: IndexerSpec) -> str:
 def scaled(n: int, of: str, spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
     """%m<n>e, %m<n>o: magnitudes over the scale %scale<of>; %sign<n>e, o. Zeros if not finite."""
     ints, floats = share.ints, share.floats
-    lines = [f"""\
+    lines = [
+        f"""\
 %kept{n} = arith.select %finite{of}, %i_magnitude, %i_0 : i32
 %signed{n} = arith.select %finite{of}, %i_sign, %i_0 : i32
 %v_kept{n} = vector.broadcast %kept{n} : i32 to {ints}
-%v_signed{n} = vector.broadcast %signed{n} : i32 to {ints}"""]
+%v_signed{n} = vector.broadcast %signed{n} : i32 to {ints}"""
+    ]
     for h in HALVES:
         lines.append(f"""\
 %a{n}{h} = arith.andi %x{n}{h}, %v_kept{n} : {ints}
@@ -132,12 +134,14 @@ def fp8_bytes(n: int, spec: IndexerSpec, share: Share) -> str:
     ints, floats, bias = share.ints, share.floats, BIAS[spec.format]
     unit = float(2 ** (21 - bias))  # numbers from here on are as far apart as e4m3's subnormals
     unit_bits = 127 + 21 - bias << 23
-    lines = [f"""\
+    lines = [
+        f"""\
 %half_unit{n} = arith.constant dense<{0x7FFFF}> : {ints}
 %rebias{n} = arith.constant dense<{127 - bias << 3}> : {ints}
 %first_normal{n} = arith.constant dense<{128 - bias << 23}> : {ints}
 %unit{n} = arith.constant dense<{unit!r}> : {floats}
-%unit_bits{n} = arith.constant dense<{unit_bits}> : {ints}"""]
+%unit_bits{n} = arith.constant dense<{unit_bits}> : {ints}"""
+    ]
     for h in HALVES:
         p = f"{n}{h}"
         lines.append(f"""\
@@ -172,9 +176,11 @@ def fp8_bytes(n: int, spec: IndexerSpec, share: Share) -> str:
 def _maximum(result: str, halves: str, share: Share) -> str:
     """<result>: the largest of <halves>e and <halves>o in all lanes of the row."""
     last = f"{result}_own"
-    lines = [f"""\
+    lines = [
+        f"""\
 {result}_both = arith.maxui {halves}e, {halves}o : {share.ints}
-{last} = vector.reduction <maxui>, {result}_both : {share.ints} into i32"""]
+{last} = vector.reduction <maxui>, {result}_both : {share.ints} into i32"""
+    ]
     apart = 1
     while apart < share.lanes:
         so_far = f"{result}_{apart}"
@@ -245,7 +251,7 @@ def _code(result: str, m: str, share: Share) -> str:
 
 
 def _packed_again(n: int, share: Share) -> str:
-    """%again<n>e, o and %scale_again<n>: the numbers %code<n> and %scale<n> say, quantised again."""
+    """%again<n>e, o and %scale_again<n>: what %code<n> and %scale<n> stand for, quantised again."""
     ints, floats = share.ints, share.floats
     lines = []
     for h in HALVES:

@@ -45,15 +45,16 @@ class Entry:
     Args:
         name: of the exported function.
         module: forward(*inputs, *scalars) -> outputs; each scalar comes as an int64 [1] tensor.
-            With `inout`, forward(*inputs, output, *scalars) -> output.
+            With `inout`, forward(*inputs, *outputs, *scalars) -> outputs. None if every target
+            has a hand-written kernel.
         inputs: tensors that are read.
         outputs: tensors that are written; they belong to the caller.
         scalars: names of the i64 arguments.
-        inout: whether the only output is read as well.
+        inout: whether the outputs are read as well.
     """
 
     name: str
-    module: torch.nn.Module
+    module: torch.nn.Module | None
     inputs: tuple[Arg, ...]
     outputs: tuple[Arg, ...]
     scalars: tuple[str, ...] = ()
@@ -82,6 +83,7 @@ def to_mlir(
 @lru_cache(maxsize=4)
 def pure_function(entry: Entry) -> str:
     """`util.func private @<entry>_pure`: tensors in, tensors out; the same for every target."""
+    assert entry.module is not None
     args, dynamic_shapes = _examples(entry)
     program = torch.export.export(
         entry.module, args, dynamic_shapes=dynamic_shapes, strict=False

@@ -41,10 +41,7 @@ ENTRY = """\
 }}
 %page = arith.index_cast %page32 : i32 to index
 %visible = arith.cmpi ult, %page, %num_pages : index
-%page_base = arith.muli %page, %page_stride : index
-%c16 = arith.constant 16 : index
-%past_line = arith.remui %page_stride, %c16 : index
-%aligned = arith.cmpi eq, %past_line, %c0 : index"""
+{page_bases}"""
 
 
 def reader(entry: Entry, target: str, spec: IndexerSpec) -> str:
@@ -69,10 +66,10 @@ def reader(entry: Entry, target: str, spec: IndexerSpec) -> str:
         # A lane stores 16 bytes of every 32 numbers.
         share = Share(target, (8 if fp32 else 4) if on_gpu else 1)
         body, shared = _numbers_of(source, outputs[0], fp32, share), constants(share)
-    find = ENTRY.format(page_size=spec.page_size) if paged else "%visible = arith.constant true"
-    kernel = executable(
-        name, share, (*entry.inputs, *outputs), numbers, shared, f"{find}\n{body}"
-    )
+    find = "%visible = arith.constant true"
+    if paged:
+        find = ENTRY.format(page_size=spec.page_size, page_bases=source.page_bases())
+    kernel = executable(name, share, (*entry.inputs, *outputs), numbers, shared, f"{find}\n{body}")
     return "\n".join([kernel, dispatch.pure(entry, lines)])
 
 
@@ -113,21 +110,27 @@ def _load_scales(source: Vectors, share: Share) -> list[str]:
     """%scale<n> of every group, as an i32; for FP8 %scale_f, a vector that repeats it."""
     spec = source.spec
     if not spec.is_fp4:
-        lines = [f"""\
+        lines = [
+            f"""\
 %scale_number = arith.constant 0 : i32
 {source.scale_at("%scale_at", "%scale_number")}
-{source.load("%scale_bytes", source.scales, "%scale_at", 4)}"""]
-        return [f"""\
+{source.load("%scale_bytes", source.scales, "%scale_at", 4)}"""
+        ]
+        return [
+            f"""\
 {_if_visible("%scale", "vector<4xi8>", "dense<0>", lines, "%scale_bytes")}
 %scale_word = vector.bitcast %scale : vector<4xi8> to vector<1xf32>
 %scale_s = vector.extract %scale_word[0] : f32 from vector<1xf32>
-%scale_f = vector.broadcast %scale_s : f32 to {share.floats}"""]
+%scale_f = vector.broadcast %scale_s : f32 to {share.floats}"""
+        ]
     loads = []
     for n in range(spec.scale_bytes):
-        lines = [f"""\
+        lines = [
+            f"""\
 %scale_number{n} = arith.constant {n} : i32
 {source.scale_at(f"%scale_at{n}", f"%scale_number{n}")}
-%scale_loaded{n} = memref.load {source.scales}[%scale_at{n}] : {BYTES}"""]
+%scale_loaded{n} = memref.load {source.scales}[%scale_at{n}] : {BYTES}"""
+        ]
         loads.append(f"""\
 {_if_visible(f"%scale_byte{n}", "i8", "0", lines, f"%scale_loaded{n}")}
 %scale{n} = arith.extui %scale_byte{n} : i8 to i32""")
@@ -148,14 +151,16 @@ def _if_visible(result: str, kind: str, zero: str, lines: list[str], found: str)
 def _store(n: int, numbers: Arg, fp32: bool, spec: IndexerSpec, share: Share) -> str:
     """Store this lane's numbers of group n, a run of neighbours."""
     width, ints, pairs = (4 if fp32 else 2), share.ints, share.pairs
-    lines = [f"""\
+    lines = [
+        f"""\
 %row_words{n} = arith.constant {spec.head_dim * width // 4} : index
 %lane_words{n} = arith.constant {share.dims * width // 4} : index
 %group_at{n} = arith.constant {GROUP * n * width // 4} : index
 %row_start{n} = arith.muli %row, %row_words{n} : index
 %in_row{n} = arith.addi %row_start{n}, %group_at{n} : index
 %in_group{n} = arith.muli %lane, %lane_words{n} : index
-%number_at{n} = arith.addi %in_row{n}, %in_group{n} : index"""]
+%number_at{n} = arith.addi %in_row{n}, %in_group{n} : index"""
+    ]
     memory = f"%{numbers.name}"
     if not fp32:
         even, odd = f"%x{n}e", f"%x{n}o"

@@ -16,12 +16,14 @@ from dsv4_iree.spec import GROUP
 
 
 def hadamard(dim: int, share: Share, *, fp32: bool) -> str:
-    """%x<n>e and %x<n>o, fp32 bits, from %in<n>e and %in<n>o: times H / sqrt(dim), in bf16 rounded."""
+    """%x<n>e and %x<n>o: %in<n>e and %in<n>o times H / sqrt(dim), as bf16 if they were."""
     ints, floats, groups = share.ints, share.floats, range(dim // GROUP)
     names = {(n, h): f"%in{n}{h}" for n in groups for h in HALVES}
-    lines = [f"""\
+    lines = [
+        f"""\
 %least_normal = arith.constant dense<{2.0**-126!r}> : {floats}
-%zero_f = arith.constant dense<0.0> : {floats}"""]
+%zero_f = arith.constant dense<0.0> : {floats}"""
+    ]
     for key, bits in names.items():
         name = f"%h{key[0]}{key[1]}"
         lines.append(f"{name}_any = arith.bitcast {bits} : {ints} to {floats}")
@@ -95,9 +97,11 @@ def _exchange(
     if by < per:
         order = ", ".join(str(i ^ by) for i in range(per))
         upper = ", ".join("true" if i & by else "false" for i in range(per))
-        lines = [f"""\
+        lines = [
+            f"""\
 {name}_other = vector.shuffle {own}, {own} [{order}] : {floats}, {floats}
-{name}_upper = arith.constant dense<[{upper}]> : {share.mask}"""]
+{name}_upper = arith.constant dense<[{upper}]> : {share.mask}"""
+        ]
     else:
         lines = [f"%by{name[1:]} = arith.constant {by // per} : i32"]
         others = []

@@ -193,11 +193,11 @@ def _binding(arg: Arg) -> str:
         fixed *= axis if isinstance(axis, int) else 1
     if name in ("slot_mapping", "block_table", "row_to_request", "entries"):
         kind, count = f"memref<?x{element}>", fixed
-    elif name in ("values", "scales", "cache"):
+    elif name in ("values", "scales", "cache", "cache_values", "cache_scales"):
         kind, count = BYTES, fixed * size
     else:
         kind, count = WORDS, fixed * size // 4
-    lines = [f"%{name}_size{0} = arith.constant {count} : index"]
+    lines = [f"%{name}_size0 = arith.constant {count} : index"]
     last = f"%{name}_size0"
     for i, axis in enumerate(s for s in arg.shape if isinstance(s, str)):
         lines.append(f"%{name}_size{i + 1} = arith.muli {last}, %{SIZES.get(axis, axis)} : index")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from textwrap import indent
 
 from dsv4_iree import layout
-from dsv4_iree.spec import IndexerSpec
+from dsv4_iree.spec import CacheLayout, IndexerSpec
 
 BYTES = "memref<?xi8, strided<[1], offset: ?>>"
 WORDS = "memref<?xi32, strided<[1], offset: ?>>"
@@ -58,7 +58,8 @@ class Vectors:
     """The quantised vectors that a kernel reads or writes, one for each of its rows.
 
     Args:
-        paged: in cache pages, at %page_base and %token; otherwise row %row of %values and %scales.
+        paged: entry %token of a cache page at %values_base of %cache, or of %cache_values and, its
+            scales, at %scales_base of %cache_scales; otherwise row %row of %values and %scales.
         checks: whether wide accesses need aligned addresses, which %aligned then tells of pages.
     """
 
@@ -68,24 +69,41 @@ class Vectors:
 
     @property
     def values(self) -> str:
-        return "%cache" if self.paged else "%values"
+        return self._paged("values") if self.paged else "%values"
 
     @property
     def scales(self) -> str:
-        return "%cache" if self.paged else "%scales"
+        return self._paged("scales") if self.paged else "%scales"
+
+    @property
+    def is_split(self) -> bool:
+        """Whether values and scales of a page are in two memories."""
+        return self.spec.layout is CacheLayout.F4
+
+    def page_bases(self) -> str:
+        """%values_base and %scales_base of %page; %aligned: whether pages keep wide alignment."""
+        stride = "%scales_stride" if self.is_split else "%page_stride"
+        return f"""\
+%values_base = arith.muli %page, %page_stride : index
+%scales_base = arith.muli %page, {stride} : index
+%line = arith.constant 16 : index
+%past_line = arith.remui %page_stride, %line : index
+%aligned = arith.cmpi eq, %past_line, %c0 : index"""
 
     def value_at(self, result: str, byte: str) -> str:
         """<result>, an index: where value byte <byte>, an i32, of the row lies."""
         if self.paged:
             token, number = self._symbols(result, byte)
-            return self._in_page(result, layout.value_offset(self.spec, token, number), token)
+            offset = layout.value_offset(self.spec, token, number)
+            return _in_page(result, "%values_base", offset, token)
         return _in_row(result, byte, self.spec.value_bytes)
 
     def scale_at(self, result: str, byte: str) -> str:
         """<result>, an index: where scale byte <byte>, an i32, of the row lies."""
         if self.paged:
             token, number = self._symbols(result, byte)
-            return self._in_page(result, layout.scale_offset(self.spec, token, number), token)
+            offset = layout.scale_offset(self.spec, token, number)
+            return _in_page(result, "%scales_base", offset, token)
         return _in_row(result, byte, self.spec.scale_bytes)
 
     def load(self, result: str, memory: str, at: str, size: int) -> str:
@@ -135,19 +153,12 @@ memref.store {n}_byte, {self.values}[{n}] : {BYTES}""")
     def _may_be_unaligned(self) -> bool:
         return self.paged and self.checks
 
+    def _paged(self, part: str) -> str:
+        return f"%cache_{part}" if self.is_split else "%cache"
+
     def _symbols(self, result: str, byte: str) -> tuple[layout.Symbol, layout.Symbol]:
         token = Number("%token", f"{result}_in")
         return token, Number(byte, token.prefix, token.lines)
-
-    def _in_page(self, result: str, offset: layout.Symbol, token: layout.Symbol) -> str:
-        assert isinstance(token, Number)
-        return "\n".join(
-            [
-                *token.lines,
-                f"{result}_offset = arith.index_castui {offset} : i32 to index",
-                f"{result} = arith.addi %page_base, {result}_offset : index",
-            ]
-        )
 
     def _load(self, result: str, memory: str, at: str, size: int) -> str:
         # The short form of this op has no place for the alignment.
@@ -171,6 +182,17 @@ def store_words(vector: str, memory: str, at: str, count: int) -> str:
     return (
         f'"vector.store"({vector}, {memory}, {at}) <{{alignment = {4 * count} : i64}}>'
         f" : (vector<{count}xi32>, {WORDS}, index) -> ()"
+    )
+
+
+def _in_page(result: str, base: str, offset: layout.Symbol, token: layout.Symbol) -> str:
+    assert isinstance(token, Number)
+    return "\n".join(
+        [
+            *token.lines,
+            f"{result}_offset = arith.index_castui {offset} : i32 to index",
+            f"{result} = arith.addi {base}, {result}_offset : index",
+        ]
     )
 
 

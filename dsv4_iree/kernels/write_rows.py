@@ -24,10 +24,7 @@ SLOT = """\
 %token = arith.trunci %token_i64 : i64 to i32
 %exists = arith.cmpi ult, %page, %num_pages : index
 %kept = arith.andi %exists, %live : i1
-%page_base = arith.muli %page, %page_stride : index
-%c16 = arith.constant 16 : index
-%past_line = arith.remui %page_stride, %c16 : index
-%aligned = arith.cmpi eq, %past_line, %c0 : index"""
+{page_bases}"""
 
 LANES = 4  # of a row on GPUs: 8 dims of every 32
 
@@ -37,7 +34,9 @@ def quantizer(entry: Entry, target: str, spec: IndexerSpec) -> str:
     name = f"{entry.name}_rows"
     lines, sizes = dispatch.sizes(entry.inputs)
     kinds = ", ".join(dispatch.shaped(arg) for arg in entry.outputs)
-    lines.append(dispatch.dispatch("made:2", name, "%rows", entry.inputs, sizes, f"({kinds})"))
+    lines.append(
+        dispatch.dispatch("made:2", name, "%rows", entry.inputs, tuple(sizes), f"({kinds})")
+    )
     lines.append(f"util.return %made#0, %made#1 : {', '.join(map(str, entry.outputs))}")
     share = Share(target, LANES if Share(target, 1).on_gpu else 1)
     body = _numbers_to(Vectors(spec, paged=False, checks=share.checks), entry.inputs[0], share)
@@ -54,13 +53,15 @@ def quantizer(entry: Entry, target: str, spec: IndexerSpec) -> str:
 
 def writer(entry: Entry, target: str, spec: IndexerSpec) -> str:
     """`@write_cache..._pure` and its kernel: the cache is updated in place."""
-    name, (cache,) = f"{entry.name}_rows", entry.outputs
+    name, outputs = f"{entry.name}_rows", entry.outputs
     lines, sizes = dispatch.sizes(entry.tensors)
     lines += dispatch.scalars(entry)
     numbers = (*sizes, *entry.scalars)
-    tied = "%cache{%cache_bytes}"
-    lines.append(dispatch.dispatch("written", name, "%rows", entry.tensors, numbers, tied))
-    lines.append(f"util.return %written : {cache}")
+    tied = ", ".join(f"%{arg.name}{{%{arg.shape[0]}}}" for arg in outputs)
+    written = f"written:{len(outputs)}"
+    lines.append(dispatch.dispatch(written, name, "%rows", entry.tensors, numbers, f"({tied})"))
+    results = ", ".join(f"%written#{i}" for i in range(len(outputs)))
+    lines.append(f"util.return {results} : {', '.join(map(str, outputs))}")
     on_gpu = Share(target, 1).on_gpu
     into = Vectors(spec, paged=True, checks=Share(target, 1).checks)
     if entry.name == "write_cache":
@@ -70,7 +71,7 @@ def writer(entry: Entry, target: str, spec: IndexerSpec) -> str:
     else:
         share = Share(target, LANES if on_gpu else 1)
         body, shared = _numbers_to(into, entry.inputs[0], share), constants(share)
-    slot = SLOT.format(page_size=spec.page_size)
+    slot = SLOT.format(page_size=spec.page_size, page_bases=into.page_bases())
     kernel = executable(name, share, entry.tensors, numbers, shared, f"{slot}\n{body}")
     return "\n".join([kernel, dispatch.pure(entry, lines)])
 
@@ -125,7 +126,8 @@ def _load(n: int, name: str, numbers: Arg, fp32: bool, spec: IndexerSpec, share:
     """%<name><n>e and %<name><n>o: fp32 bits of this lane's dims of group n."""
     width, ints, x = (4 if fp32 else 2), share.ints, f"%{name}{n}"
     memory, pairs = f"%{numbers.name}", share.pairs
-    lines = [f"""\
+    lines = [
+        f"""\
 %row_words{n} = arith.constant {spec.head_dim * width // 4} : index
 %lane_words{n} = arith.constant {share.dims * width // 4} : index
 %group_at{n} = arith.constant {GROUP * n * width // 4} : index
@@ -133,7 +135,8 @@ def _load(n: int, name: str, numbers: Arg, fp32: bool, spec: IndexerSpec, share:
 %in_row{n} = arith.addi %row_at{n}, %group_at{n} : index
 %in_group{n} = arith.muli %lane, %lane_words{n} : index
 %number_at{n} = arith.addi %in_row{n}, %in_group{n} : index
-{load_words(f"%raw{n}", memory, f"%number_at{n}", pairs)}"""]
+{load_words(f"%raw{n}", memory, f"%number_at{n}", pairs)}"""
+    ]
     if not fp32:
         lines.append(f"""\
 {x}e = arith.shli %raw{n}, %v_16 : {ints}
