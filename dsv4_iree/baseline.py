@@ -27,6 +27,54 @@ def decode(pair: Quantized, dtype: torch.dtype) -> torch.Tensor:
     return grouped.flatten(-2)
 
 
+def quantize(x: torch.Tensor) -> Quantized:
+    """MXFP4 values and scales of [N, D] by profile R, codes by a table of what lies between."""
+    groups = x.float().unflatten(-1, (-1, GROUP))
+    sixth = (groups.abs().amax(-1) / 6).clamp(min=2.0**-126).view(torch.int32)
+    e = (sixth >> 23) + ((sixth & 0x7FFFFF) != 0).int()
+    scaled = groups * (254 - e << 23).view(torch.float32)[..., None]
+    # A tie at 0.75, 1.75 or 3.5 goes up: it is above the next number below.
+    between = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], device=x.device)
+    between[1::2] = torch.nextafter(between[1::2], between.new_zeros(3))
+    code = torch.bucketize(scaled.abs(), between, out_int32=True).to(torch.uint8)
+    code |= torch.signbit(scaled).to(torch.uint8) << 3
+    low, high = code.flatten(-2).unflatten(-1, (-1, 2)).unbind(-1)
+    return low | high << 4, e.to(torch.uint8)
+
+
+def natural_rows(cache: torch.Tensor, spec: IndexerSpec) -> Quantized:
+    """Values [num_pages, P, D/2] and scales [num_pages, P, D/32] of an N4 cache, as views."""
+    pages, size, row, scales = cache.shape[0], spec.page_size, spec.value_bytes, spec.scale_bytes
+    stride, first = cache.stride(0), cache.storage_offset()
+    return (
+        cache.as_strided((pages, size, row), (stride, row, 1)),
+        cache.as_strided((pages, size, scales), (stride, scales, 1), first + size * row),
+    )
+
+
+def write_cache(
+    cache: torch.Tensor, pair: Quantized, slots: torch.Tensor, spec: IndexerSpec
+) -> None:
+    """Put quantised keys into the slots of an N4 cache, all of which exist."""
+    page, token = slots // spec.page_size, slots % spec.page_size
+    for memory, rows in zip(natural_rows(cache, spec), pair):
+        memory[page, token] = rows
+
+
+def gather_cache(
+    cache: torch.Tensor,
+    block_table: torch.Tensor,
+    row_to_request: torch.Tensor,
+    entries: torch.Tensor,
+    spec: IndexerSpec,
+) -> Quantized:
+    """Values and scales of entries of an N4 cache, all of which exist."""
+    entry = entries.long()
+    page = block_table[row_to_request.long(), entry // spec.page_size].long()
+    values, scales = natural_rows(cache, spec)
+    return values[page, entry % spec.page_size], scales[page, entry % spec.page_size]
+
+
 def weighted_scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """sum_h weights * relu(q . k): [B, n, N] float32 for q [B, n, H, D] and k [B, N, D]."""
     batch, rows, heads, _ = q.shape

@@ -17,6 +17,8 @@ from dsv4_iree.spec import IndexerSpec
 
 SUFFIX = {torch.float32: "f32", torch.bfloat16: "bf16"}  # of entry points that take or give floats
 
+COPIES = 4  # rows that are copied in the time that one is converted
+
 
 class CacheOps:
     """The first half of `Indexer`, which says what holds for all ops."""
@@ -76,7 +78,8 @@ class CacheOps:
             return values, scales
         outputs = flat_vectors("out", (values, scales), spec)
         inputs = {"x": x.view(-1, spec.head_dim)}
-        call = Call("quantize", f"quantize_{SUFFIX[x.dtype]}", inputs, outputs)
+        entry = f"quantize_{SUFFIX[x.dtype]}"
+        call = Call("quantize", entry, inputs, outputs, work=inputs["x"].shape[0])
         if x.numel():
             self._caller.run(call, workspace)
         return values, scales
@@ -102,11 +105,13 @@ class CacheOps:
         result = checks.output("out", out, (*rows, spec.head_dim), dtype, self.device)
         if self._caller is None:
             return result.copy_(exact(given, spec))
+        outputs = {"out": result.view(-1, spec.head_dim)}
         call = Call(
             "dequantize",
             f"dequantize_{SUFFIX[dtype]}",
             flat_vectors("x", given, spec),
-            {"out": result.view(-1, spec.head_dim)},
+            outputs,
+            work=outputs["out"].shape[0],
         )
         if result.numel():
             self._caller.run(call, workspace)
@@ -151,7 +156,9 @@ class CacheOps:
         elif rows and num_pages:
             inputs["slot_mapping"] = slot_mapping
             outputs = checks.flat_memory(pages)
-            call = Call("write_cache", entry, inputs, outputs, page_scalars(*pages))
+            scalars = page_scalars(*pages)
+            work = -(-rows // COPIES) if isinstance(keys, tuple) else rows
+            call = Call("write_cache", entry, inputs, outputs, scalars, work=work)
             self._caller.run(call, workspace)
 
     def gather_cache(
@@ -203,7 +210,9 @@ class CacheOps:
                 "row_to_request": row_to_request,
                 "entries": entries,
             }
-            call = Call("gather_cache", entry, inputs, outputs, page_scalars(*pages))
+            scalars = page_scalars(*pages)
+            work = -(-rows // COPIES) if dtype is None else rows
+            call = Call("gather_cache", entry, inputs, outputs, scalars, work=work)
             self._caller.run(call, workspace)
         return raw_out if dtype is None else numbers
 

@@ -27,7 +27,8 @@ class Call:
         inputs, outputs: tensors by the name that errors use, in the function's order.
         scalars: its integers.
         by_rows: names of the tensors with one row per query row; a call may be cut along them.
-        scores: pairs of a row and a key that it scores, 0 if it does something else.
+        work: scores that it computes, or rows: four whose bytes are only moved count as one that
+            is converted; 0: it is never done inline.
     """
 
     op: str
@@ -36,7 +37,7 @@ class Call:
     outputs: dict[str, torch.Tensor]
     scalars: tuple[int, ...] = ()
     by_rows: tuple[str, ...] = ()
-    scores: int = 0
+    work: int = 0
 
     def arguments(self, rows: slice | None = None) -> Arguments:
         """The function's arguments, all of them or a run of rows."""
@@ -75,7 +76,7 @@ class Caller:
         function = self.module(call.op).functions[call.entry]
         arguments = call.arguments()
         need = function.workspace_bytes(arguments)
-        inline = 0 < call.scores <= function.inline_scores
+        inline = 0 < call.work <= function.inline_work
         if workspace is not None or inline:
             scratch = self._own(need) if workspace is None else self._given(workspace, need)
             function(arguments, scratch, wait=self.wait, inline=inline)

@@ -29,8 +29,9 @@ SIZE_SUFFIX = "_transients_size"  # IREE's name for the function that sizes the 
 FIXED_SIZE = "iree.abi.transients.size.constant"  # its answer, where no argument matters
 EMULATED = ("gfx942", "gfx950")  # hip:0 and hip:1 of the emulator
 ALIGNMENT = 64  # bytes; compiled code uses aligned vector loads
-INLINE_SCORES = {"vnni": 2048}
-"""Per form of the kernels: scores that one CPU thread has computed before others have woken up."""
+INLINE_WORK = {"vnni": 2048, "rows": 2048}
+"""Per form of the kernels: work, as calls count it, that one CPU thread has done before others have
+woken up."""
 log = logging.getLogger("dsv4_iree")
 log.addHandler(logging.NullHandler())
 
@@ -169,7 +170,7 @@ class Function:
         run, size: the function, and the one that sizes its workspace.
         fixed_size: bytes of workspace, where no argument matters.
         inline: the same function on the device's inline device.
-        inline_scores: scores of a call up to which `inline` is faster; 0: never.
+        inline_work: of a call, up to which `inline` is faster; 0: never.
     """
 
     device: Device
@@ -178,7 +179,7 @@ class Function:
     size: rt.VmFunction
     fixed_size: int | None
     inline: Function | None = None
-    inline_scores: int = 0
+    inline_work: int = 0
 
     def workspace_bytes(self, args: Arguments) -> int:
         """Scratch bytes a call with these arguments needs."""
@@ -258,8 +259,8 @@ def _functions(artifact: Artifact, module: rt.VmModule, device: Device) -> dict[
             f"{artifact.file}: made for {artifact.target}, which {device.uri} does not run "
             f"({str(error).splitlines()[0]})"
         ) from None
-    scores = INLINE_SCORES.get(artifact.form, 0) if device.inline else 0
-    inline = _functions(artifact, module, device.inline) if device.inline and scores else {}
+    work = INLINE_WORK.get(artifact.form, 0) if device.inline else 0
+    inline = _functions(artifact, module, device.inline) if device.inline and work else {}
     found: dict[str, Function] = {}
     for name in artifact.functions:
         run = module.lookup_function(name)
@@ -267,7 +268,7 @@ def _functions(artifact: Artifact, module: rt.VmModule, device: Device) -> dict[
         fixed = run.reflection.get(FIXED_SIZE)
         fixed_size = None if fixed is None else int(fixed)
         # IREE 3.13 does not let local-sync use a torch tensor as workspace.
-        most = scores if fixed_size == 0 else 0
+        most = work if fixed_size == 0 else 0
         found[name] = Function(device, context, run, size, fixed_size, inline.get(name), most)
     return found
 

@@ -15,7 +15,7 @@ import dsv4_iree
 from dsv4_iree import build, manifest
 from dsv4_iree import reference as plain
 from dsv4_iree.indexer import Indexer
-from dsv4_iree.runtime import INLINE_SCORES
+from dsv4_iree.runtime import INLINE_WORK
 from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close, paged_inputs
 
@@ -215,11 +215,11 @@ def test_twenty_runs_give_the_same_bits_on_one_thread_and_on_all(compiled):
     inputs = paged_inputs(SMALL, [1500, 900], seed=37)
     indexer, arguments = compiled(SMALL, "paged_mqa_logits"), inputs.arguments()
     expected = indexer.paged_mqa_logits(**arguments)
-    assert expected.numel() > INLINE_SCORES["vnni"]
+    assert expected.numel() > INLINE_WORK["vnni"]
     for _ in range(20):
         assert_bytes_equal(indexer.paged_mqa_logits(**arguments), expected)
         few = indexer.paged_mqa_logits(**arguments, width=1000)
-        assert few.numel() <= INLINE_SCORES["vnni"]
+        assert few.numel() <= INLINE_WORK["vnni"]
         assert_bytes_equal(few, expected[:, :1000])
 
 

@@ -49,11 +49,12 @@ SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
     "topk": ((1, 65536), (4, 262144), (64, 65536)),
     "quantize": ((64, 64),),
     "dequantize": ((64, 64),),
-    "write_cache": ((1, 4096),),
-    "gather_cache": ((1, 8192),),
+    "write_cache": ((1, 4096), (1, 1 << 20)),
+    "gather_cache": ((1, 8192), (1, 1 << 20)),
+    "gather_cache_bf16": ((1, 8192), (1, 1 << 20)),
     "overhead": ((1, 64),),
 }
-"""(rows, keys) of each op; quantize and dequantize take rows x keys vectors."""
+"""(rows, keys) of each op; those that score nothing take rows x keys vectors."""
 GPU_SHAPES = SHAPES | {
     "paged_mqa_logits": ((1, 65536), (64, 65536), (256, 32768)),
     "mqa_logits": ((2048, 8192), (8192, 8192)),
@@ -61,7 +62,7 @@ GPU_SHAPES = SHAPES | {
     "topk": tuple((rows, keys) for rows in (1, 16, 64, 256) for keys in (8192, 65536, 262144)),
 }
 COLUMNS = {
-    "op": 16,
+    "op": 18,
     "rows": 5,
     "keys": 7,
     "ms": 9,
@@ -316,7 +317,7 @@ def _quantize(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
 
     return Case(
         compiled=lambda: indexer.quantize(x, out=out),
-        eager={"fp32": lambda: reference.quantize(x, spec)},
+        eager={"fp32": lambda: baseline.quantize(x)},
         check=check,
     )
 
@@ -341,36 +342,50 @@ def _write_cache(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
     cache = torch.zeros(pages, spec.page_bytes, dtype=torch.uint8, device=device)
     slots = torch.randperm(pages * spec.page_size, device=device)[: rows * keys]
 
-    def eager() -> None:
-        reference.write_cache(cache, *reference.quantize(x, spec), slots, spec)
-
     def check() -> None:
         expected = cache.clone()
-        reference.write_cache(expected, *reference.quantize(x, spec), slots, spec)
+        for some, where in zip(x.split(1 << 16), slots.split(1 << 16)):
+            reference.write_cache(expected, *reference.quantize(some, spec), where, spec)
         indexer.write_cache(cache, x, slots)
         testing.assert_bytes_equal(cache, expected)
 
     return Case(
-        compiled=lambda: indexer.write_cache(cache, x, slots), eager={"fp32": eager}, check=check
+        compiled=lambda: indexer.write_cache(cache, x, slots),
+        eager={"fp32": lambda: baseline.write_cache(cache, baseline.quantize(x), slots, spec)},
+        check=check,
     )
 
 
-def _gather_cache(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+def _gather_cache(
+    rows: int, keys: int, indexer: dsv4_iree.Indexer, dtype: torch.dtype | None = None
+) -> Case:
     spec, device = indexer.spec, indexer.device
-    _, _, cache, table, _ = _paged_inputs(rows, keys, indexer)
+    width = -(-keys // spec.page_size)
+    cache = torch.randint(256, (rows * width, spec.page_bytes), device=device).to(torch.uint8)
+    cache[:, spec.page_size * spec.value_bytes :].clamp_(100, 150)
+    table = torch.randperm(rows * width, device=device).int().view(rows, width)
     entries = torch.randperm(keys, device=device).int().repeat(rows)
     request = torch.arange(rows, device=device).int().repeat_interleave(keys)
     args = (cache, table, request, entries)
-    out = indexer.gather_cache(*args)
+    out = indexer.gather_cache(*args, dtype=dtype)
+
+    def eager() -> object:
+        pair = baseline.gather_cache(*args, spec)
+        return pair if dtype is None else baseline.decode(pair, dtype)
 
     def check() -> None:
         found = reference.gather_cache(*args, spec)
-        for actual, expected in zip(indexer.gather_cache(*args), found):
-            testing.assert_bytes_equal(actual, expected)
+        if dtype is None:
+            for actual, expected in zip(indexer.gather_cache(*args), found):
+                testing.assert_bytes_equal(actual, expected)
+            return
+        numbers = indexer.gather_cache(*args, dtype=dtype)
+        for some, *pair in zip(*(part.split(1 << 16) for part in (numbers, *found))):
+            testing.assert_bytes_equal(some, reference.dequantize(*pair, spec).to(dtype))
 
     return Case(
-        compiled=lambda: indexer.gather_cache(*args, out=out),
-        eager={"fp32": lambda: reference.gather_cache(*args, spec)},
+        compiled=lambda: indexer.gather_cache(*args, dtype=dtype, out=out),
+        eager={"fp32" if dtype is None else "bf16": eager},
         check=check,
     )
 
@@ -384,6 +399,7 @@ CASES: dict[str, Callable[[int, int, dsv4_iree.Indexer], Case]] = {
     "dequantize": _dequantize,
     "write_cache": _write_cache,
     "gather_cache": _gather_cache,
+    "gather_cache_bf16": partial(_gather_cache, dtype=torch.bfloat16),
 }
 
 

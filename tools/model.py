@@ -33,8 +33,15 @@ SHAPES = {
     "paged_mqa_logits": ((256, 65536), (1, 65536)),
     "mqa_logits": ((8192, 8192),),
     "topk": ((1, 262144), (256, 262144)),
+    "write_cache": ((1, 1 << 20),),
+    "write_cache_bf16": ((1, 1 << 20),),
+    "gather_cache": ((1, 1 << 20),),
+    "gather_cache_bf16": ((1, 1 << 20),),
 }
+"""By entry point. Writes and gathers take rows x keys entries."""
+MOVES = ("write_cache", "write_cache_bf16", "gather_cache", "gather_cache_bf16")
 EMULATED_LOGITS = 1 << 22  # pairs of row and key: seconds of emulation
+EMULATED_ENTRIES = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -54,15 +61,22 @@ class Line:
 
 def model(op: str, target: str, rows: int, keys: int, artifacts: Path | None) -> Line:
     """Emulate part of the rows, scale the counts, and price them."""
-    fewer = min(rows, max(8, EMULATED_LOGITS // keys))
-    indexer = dsv4_iree.load("flash", device=DEVICES[target], artifacts=artifacts, ops=[op])
-    traffic = _run(op, indexer, fewer, keys, rows / fewer)
+    name = op.removesuffix("_bf16")
+    indexer = dsv4_iree.load("flash", device=DEVICES[target], artifacts=artifacts, ops=[name])
+    if op in MOVES:
+        fewer = min(rows * keys, EMULATED_ENTRIES)
+        times = rows * keys / fewer
+        traffic = _move(op, indexer, fewer) * times
+    else:
+        fewer = min(rows, max(8, EMULATED_LOGITS // keys))
+        times = rows / fewer
+        traffic = _run(op, indexer, fewer, keys, times)
     chip = CHIPS[target]
-    costs = [cost(_scaled(d, rows / fewer), chip) for d in emulator.stats()]
+    costs = [cost(_scaled(d, times), chip) for d in emulator.stats()]
     resources = {name: 1e6 * sum(getattr(c, name) for c in costs) for name in RESOURCES}
     resources["memory"] = 1e6 * traffic / chip.memory_bytes_per_s
     binds = max(resources, key=lambda name: resources[name])
-    time, flops = resources[binds], 2 * rows * keys * 64 * 128 if op != "topk" else 0
+    time, flops = resources[binds], 2 * rows * keys * 64 * 128 if op.endswith("logits") else 0
     share = resources["memory"] / time
     return Line(chip.name, op, rows, keys, resources, binds, time, flops / time / 1e9, share)
 
@@ -88,6 +102,27 @@ def _run(op: str, indexer: dsv4_iree.Indexer, rows: int, keys: int, times: float
     table = torch.zeros(rows, keys // spec.page_size, dtype=torch.int32)
     indexer.paged_mqa_logits(q, weights, cache, table, end)
     return rows * times * (row_bytes + (68 + 4) * keys + 4 * table.shape[1])
+
+
+def _move(op: str, indexer: dsv4_iree.Indexer, entries: int) -> float:
+    """Write or gather so many entries of shuffled pages; bytes of all that has to be moved."""
+    spec, random = indexer.spec, torch.Generator().manual_seed(0)
+    pages = entries // spec.page_size
+    table = torch.randperm(pages, generator=random).int()[None]
+    order = torch.arange(entries)
+    cache = torch.full((pages, spec.page_bytes), 127, dtype=torch.uint8)
+    emulator.reset_stats()
+    if op.startswith("write"):
+        slots = table[0].long()[order // spec.page_size] * spec.page_size + order % spec.page_size
+        keys = torch.randn(entries, spec.head_dim, generator=random).bfloat16()
+        pair = _vectors((entries,), random)
+        indexer.write_cache(cache, keys if op.endswith("bf16") else pair, slots)
+        given = 2 * spec.head_dim if op.endswith("bf16") else spec.entry_bytes
+        return float(entries * (given + spec.entry_bytes + 8))
+    dtype = torch.bfloat16 if op.endswith("bf16") else None
+    indexer.gather_cache(cache, table, torch.zeros(entries).int(), order.int(), dtype=dtype)
+    made = 2 * spec.head_dim if dtype else spec.entry_bytes
+    return float(entries * (spec.entry_bytes + made + 8))
 
 
 def _vectors(shape: tuple[int, ...], random: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
