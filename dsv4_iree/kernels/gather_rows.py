@@ -13,7 +13,7 @@ from dsv4_iree.kernels.entry import Arg, Entry
 from dsv4_iree.kernels.rotate import to_bf16
 from dsv4_iree.kernels.row_kernel import Share, constants, executable
 from dsv4_iree.kernels.row_memory import BYTES, Vectors, store_words
-from dsv4_iree.spec import GROUP, IndexerSpec
+from dsv4_iree.spec import GROUP, CacheLayout, IndexerSpec
 
 # Requests and page ids that are negative are large unsigned numbers.
 ENTRY = """\
@@ -69,7 +69,9 @@ def reader(entry: Entry, target: str, spec: IndexerSpec) -> str:
     find = "%visible = arith.constant true"
     if paged:
         find = ENTRY.format(page_size=spec.page_size, page_bases=source.page_bases())
-    kernel = executable(name, share, (*entry.inputs, *outputs), numbers, shared, f"{find}\n{body}")
+    ahead = f"{find}\n{_prefetch(source)}" if paged else ""
+    operands = (*entry.inputs, *outputs)
+    kernel = executable(name, share, operands, numbers, shared, f"{find}\n{body}", ahead)
     return "\n".join([kernel, dispatch.pure(entry, lines)])
 
 
@@ -182,3 +184,21 @@ def _store(n: int, numbers: Arg, fp32: bool, spec: IndexerSpec, share: Share) ->
 %run_at{n}_{i} = arith.addi %number_at{n}, %run_by{n}_{i} : index
 {store_words(f"%run{n}_{i}", memory, f"%run_at{n}_{i}", run)}""")
     return "\n".join(lines)
+
+
+def _prefetch(source: Vectors) -> str:
+    """Ask for the cache lines of the entry, if it is visible."""
+    spec, lines = source.spec, []
+    in_a_row = spec.layout in (CacheLayout.N4, CacheLayout.N8)
+    for i in range(0, spec.value_bytes, 64 if in_a_row else copy_rows.COLUMN):
+        lines.append(f"""\
+%wanted_byte{i} = arith.constant {i} : i32
+{source.value_at(f"%wanted{i}", f"%wanted_byte{i}")}
+memref.prefetch {source.values}[%wanted{i}], read, locality<3>, data : {BYTES}""")
+    apart = spec.layout in (CacheLayout.G4, CacheLayout.F4)
+    for i in range(spec.scale_bytes if apart else 1):
+        lines.append(f"""\
+%wanted_number{i} = arith.constant {i} : i32
+{source.scale_at(f"%wanted_scale{i}", f"%wanted_number{i}")}
+memref.prefetch {source.scales}[%wanted_scale{i}], read, locality<3>, data : {BYTES}""")
+    return "\n".join(["scf.if %visible {", indent("\n".join(lines), "  "), "}"])

@@ -17,6 +17,7 @@ from dsv4_iree.spec import GROUP
 
 THREADS = 256  # of a workgroup on GPUs
 ROWS = 256  # of a workgroup on CPUs: a few microseconds
+AHEAD = 16  # rows of which a CPU asks for the memory before it works on them
 
 SUBGROUP = {"gfx942": 64, "gfx950": 64, "cuda": 32, "cuda-sm89": 32}
 
@@ -141,8 +142,16 @@ stream.executable private @{name} {{
       %first = arith.muli %group, %per_group : index
       %stop_any = arith.addi %first, %per_group : index
       %stop = arith.minui %stop_any, %rows : index
-      scf.for %row = %first to %stop step %c1 {{
+      %ahead = arith.constant {ahead_rows} : index
+      scf.for %block = %first to %stop step %ahead {{
+        %block_any = arith.addi %block, %ahead : index
+        %block_stop = arith.minui %block_any, %stop : index
+        scf.for %row = %block to %block_stop step %c1 {{
+{ahead}
+        }}
+        scf.for %row = %block to %block_stop step %c1 {{
 {body}
+        }}
       }}
       return
     }}
@@ -157,6 +166,7 @@ def executable(
     numbers: tuple[str, ...],
     constants: str,
     body: str,
+    ahead: str = "",
 ) -> str:
     """`stream.executable @<name>`, one row of the dispatch after another.
 
@@ -165,6 +175,7 @@ def executable(
         numbers: index arguments after the bindings, among them %rows and the operands' sizes.
         constants: text at the start of the function.
         body: what is done for row %row by lane %lane, an index, and %lane32; stores are for %live.
+        ahead: what CPUs do for a block of rows before that, to have its memory on the way.
     """
     parameters = [f"%{arg.name}_binding: !stream.binding" for arg in operands]
     parameters += [f"%{number}: index" for number in numbers]
@@ -174,10 +185,12 @@ def executable(
         subgroup=SUBGROUP.get(share.target, 0),
         threads=THREADS,
         rows=ROWS,
+        ahead_rows=AHEAD,
         parameters=", ".join(parameters),
         constants=indent(constants, " " * 6),
         bindings=indent("\n".join(map(_binding, operands)), " " * 6),
-        body=indent(body, " " * (6 if share.on_gpu else 8)),
+        body=indent(body, " " * (6 if share.on_gpu else 10)),
+        ahead=indent(ahead, " " * 10),
     )
 
 
