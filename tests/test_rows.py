@@ -41,7 +41,7 @@ def compiled_again(path: Path, folder: Path) -> tuple[str, str]:
     return stream.read_text(), assembly.read_text()
 
 
-@pytest.mark.parametrize("target", ["cpu", "cpu-generic", "gfx942", "gfx950", "cuda"])
+@pytest.mark.parametrize("target", ["cpu", "cpu-generic", "gfx942", "gfx950", "cuda", "cuda-sm90"])
 @pytest.mark.parametrize("op", OPS)
 def test_a_call_is_one_dispatch_of_wide_accesses(make, tmp_path, target, op):
     path = make(target, op, N4)
@@ -52,7 +52,7 @@ def test_a_call_is_one_dispatch_of_wide_accesses(make, tmp_path, target, op):
         assert "scratch_" not in assembly
         assert "global_load_dwordx4" in assembly or op == "dequantize"
         assert "global_store_dwordx4" in assembly or op == "quantize"
-    elif target == "cuda":
+    elif target.startswith("cuda"):
         assert ".local" not in assembly
         assert re.search(r"ld\.global\.(nc\.)?v4", assembly) or op == "dequantize"
         assert re.search(r"st\.global\.v4", assembly) or op == "quantize"

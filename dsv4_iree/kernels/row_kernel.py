@@ -19,8 +19,6 @@ THREADS = 256  # of a workgroup on GPUs
 ROWS = 256  # of a workgroup on CPUs: a few microseconds
 AHEAD = 16  # rows of which a CPU asks for the memory before it works on them
 
-SUBGROUP = {"gfx942": 64, "gfx950": 64, "cuda": 32, "cuda-sm89": 32}
-
 
 @dataclass(frozen=True)
 class Share:
@@ -35,7 +33,12 @@ class Share:
 
     @property
     def on_gpu(self) -> bool:
-        return self.target in SUBGROUP
+        return not self.target.startswith("cpu")
+
+    @property
+    def subgroup(self) -> int:
+        """Threads that run together."""
+        return 64 if self.target.startswith("gfx") else 32
 
     @property
     def checks(self) -> bool:
@@ -182,7 +185,7 @@ def executable(
     return (GPU if share.on_gpu else CPU).format(
         name=name,
         lanes=share.lanes,
-        subgroup=SUBGROUP.get(share.target, 0),
+        subgroup=share.subgroup,
         threads=THREADS,
         rows=ROWS,
         ahead_rows=AHEAD,
