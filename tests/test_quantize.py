@@ -342,6 +342,32 @@ def test_compiled_bytes_equal_the_reference(compiled, spec: IndexerSpec, dtype) 
     assert_bytes_equal(scales, expected_scales)
 
 
+def random_bits(count: int, dim: int, seed: int) -> torch.Tensor:
+    """Vectors of one magnitude or many, at ties, near them and anywhere; NaN and infinity too."""
+    random = torch.Generator().manual_seed(seed)
+    draw = lambda high, *shape: torch.randint(high, shape, generator=random).int()  # noqa: E731
+    exponent = (draw(256, count, 1) - draw(2**30, count, dim) % (draw(40, count, 1) + 1)).clamp(0)
+    mantissa = draw(2**23, count, dim) & ~((1 << draw(24, count, 1)) - 1)
+    bits = exponent << 23 | mantissa
+    moved = (bits + draw(5, count, dim) - 2).clamp(0, 0x7FFFFFFF)
+    bits = torch.where(draw(2, count, dim) == 1, bits, moved)
+    return (bits | draw(2, count, dim) << 31).view(torch.float32)
+
+
+@by_spec
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_random_bits_are_quantised_as_the_reference_says(
+    compiled, spec: IndexerSpec, dtype: torch.dtype, pytestconfig: pytest.Config
+) -> None:
+    count = 200_000 if pytestconfig.getoption("long") else 4000
+    x = random_bits(count, spec.head_dim, seed=8).to(dtype)
+    for actual, expected in zip(
+        compiled(spec, "quantize").quantize(x), reference.quantize(x, spec)
+    ):
+        same = actual.view(torch.uint8) == expected.view(torch.uint8)
+        assert same.all(), (~same).nonzero()[:3]
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3), (2, 0, 3)], ids=str)
 @pytest.mark.parametrize("name", ["R", "fp8"])
 def test_any_batch_shape_is_quantised(compiled, name: str, shape: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dsv4_iree import build, layout, manifest, reference
+from dsv4_iree import baseline, build, layout, manifest, reference
 from dsv4_iree.errors import ArgumentError
 from dsv4_iree.indexer import Indexer
 from dsv4_iree.spec import CacheLayout, IndexerSpec
@@ -130,6 +130,29 @@ def test_a_split_cache_that_does_not_fit_is_refused(reference: Load) -> None:
     }.values():
         with pytest.raises(ArgumentError, match=words):
             indexer.write_cache(cache, keys, slots)
+
+
+def test_torch_peers_make_the_same_bytes() -> None:
+    """What `bench.py` times the ops against does all of their work."""
+    random = torch.Generator().manual_seed(2)
+    x = (
+        torch.randn(3 * 64, 128, generator=random)
+        * torch.tensor([1.0, 1e-3, 4.0]).repeat(64)[:, None]
+    )
+    x[0], x[1, :14] = 0, torch.tensor([6, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5] * 2)[:14]
+    x[1, 7:14] *= -1
+    pair, expected = baseline.quantize(x), reference.quantize(x, N4)
+    cache, wanted = (torch.full((4, 4352 + 8), POISON, dtype=torch.uint8) for _ in range(2))
+    slots = torch.randperm(4 * 64, generator=random)[: len(x)]
+    baseline.write_cache(cache[:, :4352], pair, slots, N4)
+    reference.write_cache(wanted[:, :4352], *expected, slots, N4)
+    assert_bytes_equal(cache, wanted)
+    table = torch.tensor([[2, 0], [3, 1]], dtype=torch.int32)
+    rows = torch.arange(256, dtype=torch.int32)
+    args = (cache[:, :4352], table, rows // 128, rows.flip(0) % 128)
+    found, gathered = baseline.gather_cache(*args, N4), reference.gather_cache(*args, N4)
+    for one, other in zip(found, gathered):
+        assert_bytes_equal(one, other)
 
 
 LAYOUTS = {
