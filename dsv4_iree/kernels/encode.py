@@ -60,24 +60,12 @@ def scale(n: str, spec: IndexerSpec) -> str:
 
 
 def scaled(n: int, of: str, spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
-    """%m<n>e, %m<n>o: magnitudes over the scale %scale<of>; %sign<n>e, o. Zeros if not finite."""
-    ints, floats = share.ints, share.floats
-    lines = [
-        f"""\
-%kept{n} = arith.select %finite{of}, %i_magnitude, %i_0 : i32
-%signed{n} = arith.select %finite{of}, %i_sign, %i_0 : i32
-%v_kept{n} = vector.broadcast %kept{n} : i32 to {ints}
-%v_signed{n} = vector.broadcast %signed{n} : i32 to {ints}"""
-    ]
-    for h in HALVES:
-        lines.append(f"""\
-%a{n}{h} = arith.andi %x{n}{h}, %v_kept{n} : {ints}
-%sign{n}{h} = arith.andi %x{n}{h}, %v_signed{n} : {ints}""")
+    """%m<n>e and %m<n>o: magnitudes %size<n> over the scale %scale<of>; anything if not finite."""
+    floats = share.floats
     as_floats = "\n".join(_floats(n, h, spec, share, fp32=fp32) for h in HALVES)
     if not (spec.is_fp4 and spec.rounding is Rounding.R):  # other least scales are far from tiny
-        lines += [as_floats, _over_scale(n, of, "", 254, share)]
-        return "\n".join(lines)
-    lines.append(f"""\
+        return f"{as_floats}\n{_over_scale(n, of, '', 254, share)}"
+    return f"""\
 %tiny{n} = arith.constant {TINY} : i32
 %is_tiny{n} = arith.cmpi slt, %scale{of}, %tiny{n} : i32
 %m{n}e, %m{n}o = scf.if %is_tiny{n} -> ({floats}, {floats}) {{
@@ -89,15 +77,13 @@ def scaled(n: int, of: str, spec: IndexerSpec, share: Share, *, fp32: bool) -> s
 {as_floats}
 {_over_scale(n, of, "_plain", 254, share)}
   scf.yield %m{n}e_plain, %m{n}o_plain : {floats}, {floats}
-}}""")
-    return "\n".join(lines)
+}}"""
 
 
 def fp4_bytes(n: int, spec: IndexerSpec, share: Share) -> str:
     """%bytes<n>, two codes each, from %m<n>e and %m<n>o; %byte<n>, the scale byte."""
     ints, floats = share.ints, share.floats
-    lines, m = [], f"%m{n}"
-    of, finite, pair = f"%scale{n}", f"%finite{n}", f"%pair{n}"
+    lines, m, of, finite = [], f"%m{n}", f"%scale{n}", f"%finite{n}"
     if _toward_zero(spec):
         m = f"%low{n}"
         lines.append(f"%lowered{n} = arith.constant dense<{1 - 2.0**-13!r}> : {floats}")
@@ -107,30 +93,30 @@ def fp4_bytes(n: int, spec: IndexerSpec, share: Share) -> str:
     if spec.rounding is Rounding.S2:
         lines.append(_packed_again(n, share))
         code, of = f"%again{n}", f"%scale_again{n}"
-        finite, pair = f"%finite_again{n}", f"%kept_pair{n}"
-    for h, up, sign_down in (("e", None, 28), ("o", 4, 24)):
-        lines.append(f"%sign_at{n}{h} = arith.shrui %sign{n}{h}, %v_{sign_down} : {ints}")
-        sign, magnitude = f"%sign_at{n}{h}", f"{code}{h}"
+        finite = f"%finite_again{n}"
+    for h, down, up, bit in (("e", 28, 0, 8), ("o", 24, 4, 128)):
+        sign, magnitude = f"%sign{n}{h}", f"{code}{h}"
+        lines.append(f"""\
+%sign_down{n}{h} = arith.shrui %x{n}{h}, %v_{down} : {ints}
+{sign} = arith.andi %sign_down{n}{h}, %v_{bit} : {ints}""")
         if _toward_zero(spec):  # no negative zero
             lines.append(f"""\
 %is_more{n}{h} = arith.cmpi ne, {magnitude}, %v_0 : {ints}
 %sign_kept{n}{h} = arith.select %is_more{n}{h}, {sign}, %v_0 : {share.mask}, {ints}""")
             sign = f"%sign_kept{n}{h}"
-        if up:
-            lines.append(f"%up{n}{h} = arith.shli {magnitude}, %v_{up} : {ints}")
-            magnitude = f"%up{n}{h}"
-        lines.append(f"%nibble{n}{h} = arith.ori {magnitude}, {sign} : {ints}")
-    lines.append(f"%pair{n} = arith.ori %nibble{n}e, %nibble{n}o : {ints}")
-    if spec.rounding is Rounding.S2:
-        lines.append(f"{pair} = arith.select {finite}, %pair{n}, %v_0 : {ints}")
+        lines.append(f"""\
+%up{n}{h} = arith.shli {magnitude}, %v_{up} : {ints}
+%nibble{n}{h} = arith.ori %up{n}{h}, {sign} : {ints}""")
     lines.append(f"""\
-%bytes{n} = arith.trunci {pair} : {ints} to vector<{share.pairs}xi8>
+%pair_any{n} = arith.ori %nibble{n}e, %nibble{n}o : {ints}
+%pair{n} = arith.select {finite}, %pair_any{n}, %v_0 : {ints}
+%bytes{n} = arith.trunci %pair{n} : {ints} to vector<{share.pairs}xi8>
 %byte{n} = arith.select {finite}, {of}, %i_255 : i32""")
     return "\n".join(lines)
 
 
-def fp8_bytes(n: int, spec: IndexerSpec, share: Share) -> str:
-    """%bytes<n>, one code each, from %m<n>e and %m<n>o."""
+def fp8_bytes(n: int, of: str, spec: IndexerSpec, share: Share) -> str:
+    """%bytes<n>, one code each, from %m<n>e and %m<n>o; 0 unless %finite<of>."""
     ints, floats, bias = share.ints, share.floats, BIAS[spec.format]
     unit = float(2 ** (21 - bias))  # numbers from here on are as far apart as e4m3's subnormals
     unit_bits = 127 + 21 - bias << 23
@@ -157,17 +143,19 @@ def fp8_bytes(n: int, spec: IndexerSpec, share: Share) -> str:
 %subnormal{p} = arith.subi %whole_bits{p}, %unit_bits{n} : {ints}
 %is_subnormal{p} = arith.cmpi ult, %b{p}, %first_normal{n} : {ints}
 %code{p} = arith.select %is_subnormal{p}, %subnormal{p}, %normal{p} : {share.mask}, {ints}
-%sign_any{p} = arith.shrui %sign{p}, %v_24 : {ints}""")
-        sign = f"%sign_any{p}"
+%sign_down{p} = arith.shrui %x{p}, %v_24 : {ints}
+%sign{p} = arith.andi %sign_down{p}, %v_128 : {ints}""")
+        sign = f"%sign{p}"
         if spec.format is Format.FP8_FNUZ:  # 0x80 would be NaN
             sign = f"%sign_kept{p}"
             lines.append(f"""\
 %is_more{p} = arith.cmpi ne, %code{p}, %v_0 : {ints}
-{sign} = arith.select %is_more{p}, %sign_any{p}, %v_0 : {share.mask}, {ints}""")
+{sign} = arith.select %is_more{p}, %sign{p}, %v_0 : {share.mask}, {ints}""")
         lines.append(f"%signed_code{p} = arith.ori %code{p}, {sign} : {ints}")
     lines.append(f"""\
 %up{n} = arith.shli %signed_code{n}o, %v_8 : {ints}
-%pair{n} = arith.ori %signed_code{n}e, %up{n} : {ints}
+%pair_any{n} = arith.ori %signed_code{n}e, %up{n} : {ints}
+%pair{n} = arith.select %finite{of}, %pair_any{n}, %v_0 : {ints}
 %pairs{n} = arith.trunci %pair{n} : {ints} to vector<{share.pairs}xi16>
 %bytes{n} = vector.bitcast %pairs{n} : vector<{share.pairs}xi16> to vector<{share.dims}xi8>""")
     return "\n".join(lines)
@@ -194,11 +182,11 @@ def _maximum(result: str, halves: str, share: Share) -> str:
 
 def _floats(n: int, h: str, spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
     """%f<n><h>: the magnitudes, of few enough bits to be lowered if ties go toward zero."""
-    ints, last, lines = share.ints, f"%a{n}{h}", []
+    ints, last, lines = share.ints, f"%size{n}{h}", []
     if _toward_zero(spec) and fp32:
         last = f"%cell{n}{h}"
         lines.append(f"""\
-%cell_any{n}{h} = arith.addi %a{n}{h}, %v_below_cell : {ints}
+%cell_any{n}{h} = arith.addi %size{n}{h}, %v_below_cell : {ints}
 %cell_up{n}{h} = arith.andi %cell_any{n}{h}, %v_cells : {ints}
 {last} = arith.minui %cell_up{n}{h}, %v_last_cell : {ints}""")
     return "\n".join([*lines, f"%f{n}{h} = arith.bitcast {last} : {ints} to {share.floats}"])
@@ -209,9 +197,9 @@ def _lifted(n: int, h: str, share: Share) -> str:
     ints, floats = share.ints, share.floats
     return f"""\
 %lift{n}{h} = arith.constant dense<{SUBNORMAL << 23}> : {ints}
-%is_small{n}{h} = arith.cmpi ult, %a{n}{h}, %v_implicit : {ints}
-%small{n}{h} = arith.sitofp %a{n}{h} : {ints} to {floats}
-%lifted_bits{n}{h} = arith.addi %a{n}{h}, %lift{n}{h} : {ints}
+%is_small{n}{h} = arith.cmpi ult, %size{n}{h}, %v_implicit : {ints}
+%small{n}{h} = arith.sitofp %size{n}{h} : {ints} to {floats}
+%lifted_bits{n}{h} = arith.addi %size{n}{h}, %lift{n}{h} : {ints}
 %lifted{n}{h} = arith.bitcast %lifted_bits{n}{h} : {ints} to {floats}
 %f{n}{h} = arith.select %is_small{n}{h}, %small{n}{h}, %lifted{n}{h} : {share.mask}, {floats}"""
 

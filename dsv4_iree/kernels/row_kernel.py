@@ -70,7 +70,7 @@ class Share:
 
 def constants(share: Share) -> str:
     """%v_<name>, vectors that repeat a number, and %i_<name>, which arithmetic on a lane uses."""
-    whole = {str(i): i for i in (0, 1, 4, 7, 8, 15, 16, 20, 22, 23, 24, 28, 127, 254, 255)}
+    whole = {str(i): i for i in (0, 1, 4, 7, 8, 15, 16, 20, 22, 23, 24, 28, 127, 128, 254, 255)}
     whole |= {"sign": -(1 << 31), "inf": 0x7F800000, "nan": 0x7FC00000, "implicit": 0x800000}
     whole |= {"fraction": 0x7FFFFF}
     whole |= {"high": -0x10000, "half_bf16": 0x7FFF, "e2m1": 126 << 23}

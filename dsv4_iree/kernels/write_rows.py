@@ -96,7 +96,7 @@ def _numbers_to(into: Vectors, numbers: Arg, share: Share) -> str:
         lines.append(encode.scale("", spec))
         for n in groups:
             lines.append(encode.scaled(n, "", spec, share, fp32=fp32))
-            lines.append(encode.fp8_bytes(n, spec, share))
+            lines.append(encode.fp8_bytes(n, "", spec, share))
         lines.append(SCALE_BYTES)
         scales = [f"%scale_byte{i}" for i in range(4)]
     stores = [_store(n, into, share) for n in groups]
