@@ -11,7 +11,7 @@ from textwrap import indent
 from dsv4_iree.kernels import copy_rows, decode, dispatch
 from dsv4_iree.kernels.entry import Arg, Entry
 from dsv4_iree.kernels.rotate import to_bf16
-from dsv4_iree.kernels.row_kernel import Share, constants, executable
+from dsv4_iree.kernels.row_kernel import Share, constants, executable, number_at, share_of
 from dsv4_iree.kernels.row_memory import BYTES, Vectors, store_words
 from dsv4_iree.spec import GROUP, CacheLayout, IndexerSpec
 
@@ -55,16 +55,15 @@ def reader(entry: Entry, target: str, spec: IndexerSpec) -> str:
     lines.append(dispatch.dispatch(made, name, "%rows", entry.inputs, numbers, f"({kinds})"))
     results = ", ".join(f"%made#{i}" for i in range(len(outputs)))
     lines.append(f"util.return {results} : {', '.join(map(str, outputs))}")
-    on_gpu, checks = Share(target, 1).on_gpu, Share(target, 1).checks
-    source = Vectors(spec, paged=paged, checks=checks)
-    if len(outputs) == 2:
-        share = Share(target, spec.value_bytes // copy_rows.COLUMN if on_gpu else 1)
-        into = Vectors(spec, paged=False, checks=checks)
+    copies, fp32 = len(outputs) == 2, str(outputs[0]).endswith("xf32>")
+    # A lane stores 16 bytes of every 32 numbers.
+    lanes = spec.value_bytes // copy_rows.COLUMN if copies else 8 if fp32 else 4
+    share = share_of(target, lanes)
+    source = Vectors(spec, paged=paged, checks=share.checks)
+    if copies:
+        into = Vectors(spec, paged=False, checks=share.checks)
         body, shared = copy_rows.copy(source, "%visible", into, "%live", share), ""
     else:
-        fp32 = str(outputs[0]).endswith("xf32>")
-        # A lane stores 16 bytes of every 32 numbers.
-        share = Share(target, (8 if fp32 else 4) if on_gpu else 1)
         body, shared = _numbers_of(source, outputs[0], fp32, share), constants(share)
     find = "%visible = arith.constant true"
     if paged:
@@ -152,17 +151,8 @@ def _if_visible(result: str, kind: str, zero: str, lines: list[str], found: str)
 
 def _store(n: int, numbers: Arg, fp32: bool, spec: IndexerSpec, share: Share) -> str:
     """Store this lane's numbers of group n, a run of neighbours."""
-    width, ints, pairs = (4 if fp32 else 2), share.ints, share.pairs
-    lines = [
-        f"""\
-%row_words{n} = arith.constant {spec.head_dim * width // 4} : index
-%lane_words{n} = arith.constant {share.dims * width // 4} : index
-%group_at{n} = arith.constant {GROUP * n * width // 4} : index
-%row_start{n} = arith.muli %row, %row_words{n} : index
-%in_row{n} = arith.addi %row_start{n}, %group_at{n} : index
-%in_group{n} = arith.muli %lane, %lane_words{n} : index
-%number_at{n} = arith.addi %in_row{n}, %in_group{n} : index"""
-    ]
+    ints, pairs = share.ints, share.pairs
+    lines = [number_at(n, numbers, share)]
     memory = f"%{numbers.name}"
     if not fp32:
         even, odd = f"%x{n}e", f"%x{n}o"

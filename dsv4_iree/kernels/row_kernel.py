@@ -17,6 +17,7 @@ from dsv4_iree.spec import GROUP
 
 THREADS = 256  # of a workgroup on GPUs
 ROWS = 256  # of a workgroup on CPUs: a few microseconds
+WIDTH = {"i8": 1, "bf16": 2, "i32": 4, "f32": 4, "i64": 8}  # bytes
 AHEAD = 16  # rows of which a CPU asks for the memory before it works on them
 
 
@@ -66,6 +67,24 @@ class Share:
     @property
     def mask(self) -> str:
         return f"vector<{self.pairs}xi1>"
+
+
+def share_of(target: str, lanes: int) -> Share:
+    """Rows with so many threads each on GPUs, one on CPUs."""
+    return Share(target, 1 if target.startswith("cpu") else lanes)
+
+
+def number_at(n: int, numbers: Arg, share: Share) -> str:
+    """%number_at<n>, in words: where this lane's part of group n of a row of numbers begins."""
+    width, (_, dim) = WIDTH[_element(numbers)], numbers.shape
+    return f"""\
+%row_words{n} = arith.constant {int(dim) * width // 4} : index
+%lane_words{n} = arith.constant {share.dims * width // 4} : index
+%group_at{n} = arith.constant {GROUP * n * width // 4} : index
+%row_at{n} = arith.muli %row, %row_words{n} : index
+%in_row{n} = arith.addi %row_at{n}, %group_at{n} : index
+%in_group{n} = arith.muli %lane, %lane_words{n} : index
+%number_at{n} = arith.addi %in_row{n}, %in_group{n} : index"""
 
 
 def constants(share: Share) -> str:
@@ -197,13 +216,14 @@ def executable(
     )
 
 
-WIDTH = {"i8": 1, "bf16": 2, "i32": 4, "f32": 4, "i64": 8}  # bytes
+def _element(arg: Arg) -> str:
+    return str(arg).removesuffix(">").rpartition("x")[2]
 
 
 def _binding(arg: Arg) -> str:
     """%<name>, the operand's memory: a run of bytes, or of words if it holds numbers."""
-    element = str(arg).removesuffix(">").removeprefix("tensor<").rpartition("x")[2]
-    size, name = WIDTH[element], arg.name
+    element, name = _element(arg), arg.name
+    size = WIDTH[element]
     fixed = 1
     for axis in arg.shape:
         fixed *= axis if isinstance(axis, int) else 1

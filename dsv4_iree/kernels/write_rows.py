@@ -10,7 +10,7 @@ from textwrap import indent
 
 from dsv4_iree.kernels import copy_rows, dispatch, encode, rotate
 from dsv4_iree.kernels.entry import Arg, Entry
-from dsv4_iree.kernels.row_kernel import Share, constants, executable
+from dsv4_iree.kernels.row_kernel import Share, constants, executable, number_at, share_of
 from dsv4_iree.kernels.row_memory import BYTES, Vectors, load_words
 from dsv4_iree.spec import GROUP, IndexerSpec
 
@@ -26,6 +26,15 @@ SLOT = """\
 %kept = arith.andi %exists, %live : i1
 {page_bases}"""
 
+# Of a vector's float32 scale.
+SCALE_BYTES = """\
+%scale_finite = arith.shli %scale, %i_23 : i32
+%scale_bits = arith.select %finite, %scale_finite, %i_nan : i32
+%scale_byte0 = arith.shrui %scale_bits, %i_0 : i32
+%scale_byte1 = arith.shrui %scale_bits, %i_8 : i32
+%scale_byte2 = arith.shrui %scale_bits, %i_16 : i32
+%scale_byte3 = arith.shrui %scale_bits, %i_24 : i32"""
+
 LANES = 4  # of a row on GPUs: 8 dims of every 32
 
 
@@ -38,7 +47,7 @@ def quantizer(entry: Entry, target: str, spec: IndexerSpec) -> str:
         dispatch.dispatch("made:2", name, "%rows", entry.inputs, tuple(sizes), f"({kinds})")
     )
     lines.append(f"util.return %made#0, %made#1 : {', '.join(map(str, entry.outputs))}")
-    share = Share(target, LANES if Share(target, 1).on_gpu else 1)
+    share = share_of(target, LANES)
     body = _numbers_to(Vectors(spec, paged=False, checks=share.checks), entry.inputs[0], share)
     kernel = executable(
         name,
@@ -62,14 +71,13 @@ def writer(entry: Entry, target: str, spec: IndexerSpec) -> str:
     lines.append(dispatch.dispatch(written, name, "%rows", entry.tensors, numbers, f"({tied})"))
     results = ", ".join(f"%written#{i}" for i in range(len(outputs)))
     lines.append(f"util.return {results} : {', '.join(map(str, outputs))}")
-    on_gpu = Share(target, 1).on_gpu
-    into = Vectors(spec, paged=True, checks=Share(target, 1).checks)
-    if entry.name == "write_cache":
-        share = Share(target, spec.value_bytes // 16 if on_gpu else 1)
-        source = Vectors(spec, paged=False, checks=into.checks)
+    copies = entry.name == "write_cache"
+    share = share_of(target, spec.value_bytes // copy_rows.COLUMN if copies else LANES)
+    into = Vectors(spec, paged=True, checks=share.checks)
+    if copies:
+        source = Vectors(spec, paged=False, checks=share.checks)
         body, shared = copy_rows.copy(source, "%live", into, "%kept", share), ""
     else:
-        share = Share(target, LANES if on_gpu else 1)
         body, shared = _numbers_to(into, entry.inputs[0], share), constants(share)
     slot = SLOT.format(page_size=spec.page_size, page_bases=into.page_bases())
     kernel = executable(name, share, entry.tensors, numbers, shared, f"{slot}\n{body}")
@@ -81,7 +89,7 @@ def _numbers_to(into: Vectors, numbers: Arg, share: Share) -> str:
     spec, groups = into.spec, range(into.spec.head_dim // GROUP)
     fp32 = str(numbers).endswith("xf32>")
     read = "in" if spec.hadamard else "x"
-    lines = [_load(n, read, numbers, fp32, spec, share) for n in groups]
+    lines = [_load(n, read, numbers, fp32, share) for n in groups]
     if spec.hadamard:
         lines.append(rotate.hadamard(spec.head_dim, share, fp32=fp32))
     lines += [encode.largest(n, share) for n in groups]
@@ -105,15 +113,6 @@ def _numbers_to(into: Vectors, numbers: Arg, share: Share) -> str:
     return "\n".join(lines)
 
 
-SCALE_BYTES = """\
-%scale_finite = arith.shli %scale, %i_23 : i32
-%scale_bits = arith.select %finite, %scale_finite, %i_nan : i32
-%scale_byte0 = arith.shrui %scale_bits, %i_0 : i32
-%scale_byte1 = arith.shrui %scale_bits, %i_8 : i32
-%scale_byte2 = arith.shrui %scale_bits, %i_16 : i32
-%scale_byte3 = arith.shrui %scale_bits, %i_24 : i32"""
-
-
 def _largest_of_all(groups: int) -> str:
     lines, last = [], "%peak0"
     for n in range(1, groups):
@@ -122,20 +121,12 @@ def _largest_of_all(groups: int) -> str:
     return "\n".join([*lines, f"%peak = arith.ori {last}, {last} : i32"])
 
 
-def _load(n: int, name: str, numbers: Arg, fp32: bool, spec: IndexerSpec, share: Share) -> str:
+def _load(n: int, name: str, numbers: Arg, fp32: bool, share: Share) -> str:
     """%<name><n>e and %<name><n>o: fp32 bits of this lane's dims of group n."""
-    width, ints, x = (4 if fp32 else 2), share.ints, f"%{name}{n}"
-    memory, pairs = f"%{numbers.name}", share.pairs
+    ints, pairs, x, memory = share.ints, share.pairs, f"%{name}{n}", f"%{numbers.name}"
     lines = [
-        f"""\
-%row_words{n} = arith.constant {spec.head_dim * width // 4} : index
-%lane_words{n} = arith.constant {share.dims * width // 4} : index
-%group_at{n} = arith.constant {GROUP * n * width // 4} : index
-%row_at{n} = arith.muli %row, %row_words{n} : index
-%in_row{n} = arith.addi %row_at{n}, %group_at{n} : index
-%in_group{n} = arith.muli %lane, %lane_words{n} : index
-%number_at{n} = arith.addi %in_row{n}, %in_group{n} : index
-{load_words(f"%raw{n}", memory, f"%number_at{n}", pairs)}"""
+        number_at(n, numbers, share),
+        load_words(f"%raw{n}", memory, f"%number_at{n}", pairs),
     ]
     if not fp32:
         lines.append(f"""\
