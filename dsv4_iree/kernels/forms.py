@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import mma, radix, rows, threshold, vnni
+from dsv4_iree.kernels import mma, radix, rows, threshold, vnni, wave
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.spec import IndexerSpec
 
@@ -21,6 +21,8 @@ def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
         return "vnni"
     if target == "cpu" and set(cpu.split()) >= AVX512 and threshold.fits(op):
         return "threshold"
+    if wave.fits(op, target, spec):
+        return "wave"
     if not target.startswith("cpu") and mma.fits(op, target, spec):
         return "mma"
     if radix.fits(op, target, spec):
@@ -36,6 +38,8 @@ def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
         return vnni.function(entry, spec)
     if form == "threshold":
         return threshold.function(entry, spec)
+    if form == "wave":
+        return wave.function(entry, target, spec)
     if form == "mma":
         return mma.function(entry, target, spec)
     if form == "radix":

@@ -179,6 +179,11 @@ def test_index_topk_selects_from_these_scores(emulated, plain, number):
         assert_bytes_equal(ids, plain(spec).index_topk(**x, skip_short=skip))
 
 
+def heads(op: str, target: str, fp8: bool = False) -> int:
+    """64, or as many as leave the call to these kernels: test_wave_logits.py has the others."""
+    return 48 if (op, target, fp8) == ("mqa_logits", "gfx950", False) else 64
+
+
 @pytest.fixture
 def assembly(make, target, tmp_path):
     """assembly(op, spec): what the compiler made of the kernel."""
@@ -204,7 +209,7 @@ def assembly(make, target, tmp_path):
 @pytest.mark.parametrize("number", [{}, {"format": "fp8", "layout": "n8"}], ids=["fp4", "fp8"])
 def test_the_kernel_is_what_was_meant(assembly, target, op, number):
     """MFMA of one kind, 16-byte loads, and nothing that spills."""
-    text = assembly(op, IndexerSpec(**number))
+    text = assembly(op, IndexerSpec(num_heads=heads(op, target, bool(number)), **number))
     numbers = dict(re.findall(r"\.(\w+_count|private_segment_fixed_size):\s+(\d+)", text))
     assert numbers["vgpr_spill_count"] == numbers["private_segment_fixed_size"] == "0"
     assert int(numbers["vgpr_count"]) <= 256
@@ -217,19 +222,19 @@ def test_the_kernel_is_what_was_meant(assembly, target, op, number):
     assert "scratch_" not in text
 
 
-def per_tile(emulated, op: str, counted) -> dict[str, float]:
-    """Instructions by class for 64 heads x 64 keys: what a second block costs each workgroup."""
-    spec, totals = IndexerSpec(), []
+def per_tile(emulated, op: str, counted, spec: IndexerSpec) -> dict[str, float]:
+    """Instructions by class for all heads x 64 keys: what a second block costs each workgroup."""
+    totals = []
     indexer, together = emulated(spec, op), 2 if op == "mqa_logits" else 1
     for columns in (2**19, 2**20):  # one and two blocks in each of 8192 workgroups
         emulator.reset_stats()
         end = torch.full((together,), columns // together, dtype=torch.int32)
         keys = columns // together
         q = (
-            torch.zeros(together, 64, 64, dtype=torch.uint8),
-            torch.full((together, 64, 4), 127).byte(),
+            torch.zeros(together, spec.num_heads, 64, dtype=torch.uint8),
+            torch.full((together, spec.num_heads, 4), 127).byte(),
         )
-        weights = torch.ones(together, 64)
+        weights = torch.ones(together, spec.num_heads)
         if op == "mqa_logits":
             k = torch.zeros(keys, 64, dtype=torch.uint8), torch.full((keys, 4), 127).byte()
             indexer.mqa_logits(q, k, weights, None, end)
@@ -245,12 +250,13 @@ def per_tile(emulated, op: str, counted) -> dict[str, float]:
 
 @pytest.mark.parametrize("op", ["mqa_logits", "paged_mqa_logits"])
 def test_a_tile_takes_no_more_instructions_than_it_should(emulated, target, op, counted):
-    """For gfx950: 64 max and 32 packed fma would be the least; 128 with plain fma."""
-    spent = per_tile(emulated, op, counted)
-    assert spent["mfma"] == {"gfx942": 64, "gfx950": 16}[target]
+    """For 64 heads on gfx950, 64 max and 32 packed fma would be the least; 128 with plain fma."""
+    spec = IndexerSpec(num_heads=heads(op, target))
+    spent = per_tile(emulated, op, counted, spec)
+    assert spent["mfma"] == spec.num_heads * {"gfx942": 64, "gfx950": 16}[target] / 64
     most = {
         "gfx942": {"mqa_logits": 300, "paged_mqa_logits": 450},
-        "gfx950": {"mqa_logits": 144, "paged_mqa_logits": 200},
+        "gfx950": {"mqa_logits": 115, "paged_mqa_logits": 200},
     }
     assert spent["valu"] <= most[target][op]
     assert spent["scratch"] == 0
