@@ -5,10 +5,10 @@
     python tools/generate_wave.py            write dsv4_iree/kernels/mlir/
     python tools/generate_wave.py --check    compare with what is there, write nothing
 
-Only this script needs Wave. wave-lang 3.9.1 asks for IREE 3.9 and runs with the IREE of this package
-after `shim`, so it has to be installed without what it asks for:
+Only this script needs Wave. wave-lang 3.9.1 asks for IREE 3.9, and runs with the IREE of this
+package after `shim`, so it has to be installed without what it asks for:
 
-    pip install '.[build]' && pip install --no-deps wave-lang==3.9.1 && pip install dill sympy jinja2
+    pip install '.[build]' dill sympy jinja2 && pip install --no-deps wave-lang==3.9.1
 
 docs/wave.md says what was tried, what the kernels cost, and what Wave could not say.
 """
@@ -16,7 +16,7 @@ docs/wave.md says what was tried, what the kernels cost, and what Wave could not
 import argparse
 import re
 import sys
-from pathlib import Path
+from importlib.metadata import version
 
 import iree.compiler.dialects.iree_codegen as codegen
 from iree.compiler import ir
@@ -246,9 +246,7 @@ def ragged_logits():
         def score(n, r, k, k_scale):
             """Logits of row r."""
             q = tkw.bitcast(tkw.read(q_values, mapping=of_query[r], bounds={}), tkl.f4e2m1fn)
-            q_scale = tkw.bitcast(
-                tkw.read(q_scales, mapping=of_query[r], bounds={}), tkl.f8e8m0fnu
-            )
+            q_scale = tkw.bitcast(tkw.read(q_scales, mapping=of_query[r], bounds={}), tkl.f8e8m0fnu)
             weight = tkw.read(weights, mapping=of_heads[r], bounds={})
             dots = tkw.scaled_mma(q, q_scale, k, k_scale, tkl.Register[P, H, n, tkl.f32](0.0))
             # relu before permute keeps one of the tiles of heads in place of all of them.
@@ -304,52 +302,54 @@ def ragged_logits():
                 starts[r], tkw.apply_expr(window, if_scored(r, lambda first, _: first, FAR))
             )
             tkw.set_symbol(ends[r], tkw.apply_expr(window, if_scored(r, lambda _, stop: stop, 0)))
-        first = tkw.apply_expr(
-            window[0], lambda _: Max(0, floor((Min(*starts, N) - run) / BLOCK))
-        )
+        first = tkw.apply_expr(window[0], lambda _: Max(0, floor((Min(*starts, N) - run) / BLOCK)))
         tkw.set_symbol(FIRST, first)
         stop = ceiling((Min(run_end, Max(*ends), whole) - run) / BLOCK)
         tkw.set_symbol(BLOCKS, tkw.apply_expr(first, lambda x: Max(0, stop - x)))
         has_tail = And(whole >= run, whole < run_end, whole < Max(*ends))
-        tkw.set_symbol(
-            TAIL, tkw.apply_expr(first, lambda _: Piecewise((1, has_tail), (0, True)))
-        )
+        tkw.set_symbol(TAIL, tkw.apply_expr(first, lambda _: Piecewise((1, has_tail), (0, True))))
 
-        @tkw.iterate(N, init_args=[])
-        def full_blocks():
-            block = run + (FIRST + get_induction_symbol(N)) * BLOCK
-            scored = scores(N)
-            within = And(block >= Max(*starts), block + BLOCK <= Min(*ends))
+        # Conditions around the loops, so that a run without work reads no query.
+        @tkw.conditional(BLOCKS + TAIL > 0)
+        def some_are_seen():
+            @tkw.iterate(N, init_args=[])
+            def full_blocks():
+                block = run + (FIRST + get_induction_symbol(N)) * BLOCK
+                scored = scores(N)
+                within = And(block >= Max(*starts), block + BLOCK <= Min(*ends))
 
-            @tkw.conditional(And(within, THREAD_0 < LANES_OF_A_KEY))
-            def all_rows_see_all():
+                @tkw.conditional(And(within, THREAD_0 < LANES_OF_A_KEY))
+                def all_rows_see_all():
+                    for r in rows:
+                        tkw.write(scored[r], result, mapping=there(N)[r], bounds={})
+
+                across = Or(block < Max(*starts), block + BLOCK > Min(*ends))
                 for r in rows:
-                    tkw.write(scored[r], result, mapping=there(N)[r], bounds={})
+                    store(N, r, scored[r], across, {})
 
-            across = Or(block < Max(*starts), block + BLOCK > Min(*ends))
-            for r in rows:
-                store(N, r, scored[r], across, {})
+            @tkw.iterate(L, init_args=[])
+            def last_block():
+                scored = scores(L, mapping=last_keys)
+                for r in rows:
+                    store(L, r, scored[r], sympy.true, {L: N})
 
-        @tkw.iterate(L, init_args=[])
-        def last_block():
-            scored = scores(L, mapping=last_keys)
-            for r in rows:
-                store(L, r, scored[r], sympy.true, {L: N})
-
-        @tkw.iterate(M, init_args=[])
-        def not_scored():
-            block = run + get_induction_symbol(M) * BLOCK
-            before = block < run + FIRST * BLOCK
-            after = block >= run + (FIRST + BLOCKS) * BLOCK
-            for r in rows:
-                store_nothing(r, And(Or(before, after), Or(TAIL < 1, block < whole)))
+        @tkw.conditional(sympy.Lt(BLOCKS + TAIL, ceiling((run_end - run) / BLOCK)))
+        def some_are_not():
+            @tkw.iterate(M, init_args=[])
+            def not_scored():
+                block = run + get_induction_symbol(M) * BLOCK
+                before = block < run + FIRST * BLOCK
+                after = block >= run + (FIRST + BLOCKS) * BLOCK
+                for r in rows:
+                    store_nothing(r, And(Or(before, after), Or(TAIL < 1, block < whole)))
 
     return mqa_logits_wave
 
 
-HEADER = """\
+WAVE, IREE = "3.9.1", "3.13.0"  # another release may give another text
+HEADER = f"""\
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Written by tools/generate_wave.py with wave-lang 3.9.1 and IREE 3.13; not by hand.
+// Written by tools/generate_wave.py with wave-lang {WAVE} and IREE {IREE}; not by hand.
 """
 EXPORT = """\
   stream.executable.export public @{name} workgroups(
@@ -384,7 +384,7 @@ def generate() -> str:
 
 
 def executable(text: str) -> str:
-    """The `stream.executable` of a module, which stands by itself: with its own grid, no aliases."""
+    """The `stream.executable` of a module, which stands by itself: its own grid, no aliases."""
     aliases = dict(re.findall(r"^(#\w+) = (.*)$", text, re.M))
     begin, end = text.index("  stream.executable "), text.rindex("}")
     body = re.sub(r"#\w+\b(?!\.|<)", lambda m: aliases[m[0]], text[begin:end].rstrip())
@@ -404,7 +404,10 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     args = parser.parse_args()
-    path, text = Path(wave.TEXT), generate()
+    for package, wanted in (("wave-lang", WAVE), ("iree-base-compiler", IREE)):
+        if (found := version(package)) != wanted:
+            sys.exit(f"{package}: expected {wanted}, got {found}")
+    path, text = wave.TEXT, generate()
     if not args.check:
         path.write_text(text)
     elif path.read_text() != text:

@@ -29,9 +29,7 @@ def fits(op: str, target: str, spec: IndexerSpec) -> bool:
 
 def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
     """`@<entry>_pure`, and the kernel that it dispatches."""
-    run_length = mma.RUN_LENGTH.format(
-        waves=mma.WAVES[target], block=64, longest=mma.LONGEST_RUN
-    )
+    run_length = mma.RUN_LENGTH.format(waves=mma.WAVES[target], block=64, longest=mma.LONGEST_RUN)
     return scoring.function(
         entry,
         spec,

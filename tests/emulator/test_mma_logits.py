@@ -256,7 +256,7 @@ def test_a_tile_takes_no_more_instructions_than_it_should(emulated, target, op, 
     assert spent["mfma"] == spec.num_heads * {"gfx942": 64, "gfx950": 16}[target] / 64
     most = {
         "gfx942": {"mqa_logits": 300, "paged_mqa_logits": 450},
-        "gfx950": {"mqa_logits": 115, "paged_mqa_logits": 200},
+        "gfx950": {"mqa_logits": 118, "paged_mqa_logits": 200},
     }
     assert spent["valu"] <= most[target][op]
     assert spent["scratch"] == 0

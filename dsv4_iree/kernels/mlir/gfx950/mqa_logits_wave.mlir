@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Written by tools/generate_wave.py with wave-lang 3.9.1 and IREE 3.13; not by hand.
+// Written by tools/generate_wave.py with wave-lang 3.9.1 and IREE 3.13.0; not by hand.
 stream.executable private @mqa_logits_wave {
   stream.executable.export public @mqa_logits_wave workgroups(
       %rows: index, %columns: index, %per_run: index) -> (index, index, index) {
@@ -100,703 +100,724 @@ stream.executable private @mqa_logits_wave {
       %63 = arith.andi %60, %62 : i1
       %64 = arith.andi %63, %59 : i1
       %65 = arith.select %64, %c1, %c0 : index
-      %66 = affine.apply affine_map<()[s0] -> (s0 mod 32)>()[%thread_id_x]
-      %67 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 16)>()[%thread_id_x]
-      %68 = vector.load %reinterpret_cast[%11, %66, %67] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %69 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 16 + 32)>()[%thread_id_x]
-      %70 = vector.load %reinterpret_cast[%11, %66, %69] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %71 = affine.apply affine_map<()[s0] -> (s0 mod 32 + 32)>()[%thread_id_x]
-      %72 = vector.load %reinterpret_cast[%11, %71, %67] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %73 = vector.load %reinterpret_cast[%11, %71, %69] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %74 = affine.apply affine_map<()[s0] -> ((s0 mod 64) floordiv 32)>()[%thread_id_x]
-      %75 = vector.load %reinterpret_cast_6[%11, %66, %74] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %76 = affine.apply affine_map<()[s0] -> ((s0 mod 64) floordiv 32 + 2)>()[%thread_id_x]
-      %77 = vector.load %reinterpret_cast_6[%11, %66, %76] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %78 = vector.load %reinterpret_cast_6[%11, %71, %74] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %79 = vector.load %reinterpret_cast_6[%11, %71, %76] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %80 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4)>()[%thread_id_x]
-      %81 = vector.load %reinterpret_cast_9[%11, %80] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %82 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 8)>()[%thread_id_x]
-      %83 = vector.load %reinterpret_cast_9[%11, %82] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %84 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 16)>()[%thread_id_x]
-      %85 = vector.load %reinterpret_cast_9[%11, %84] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %86 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 24)>()[%thread_id_x]
-      %87 = vector.load %reinterpret_cast_9[%11, %86] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %88 = vector.insert_strided_slice %81, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
-      %89 = vector.insert_strided_slice %83, %88 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
-      %90 = vector.insert_strided_slice %85, %89 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
-      %91 = vector.insert_strided_slice %87, %90 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
-      %92 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 32)>()[%thread_id_x]
-      %93 = vector.load %reinterpret_cast_9[%11, %92] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %94 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 40)>()[%thread_id_x]
-      %95 = vector.load %reinterpret_cast_9[%11, %94] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %96 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 48)>()[%thread_id_x]
-      %97 = vector.load %reinterpret_cast_9[%11, %96] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %98 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 56)>()[%thread_id_x]
-      %99 = vector.load %reinterpret_cast_9[%11, %98] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %100 = vector.insert_strided_slice %93, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
-      %101 = vector.insert_strided_slice %95, %100 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
-      %102 = vector.insert_strided_slice %97, %101 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
-      %103 = vector.insert_strided_slice %99, %102 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
-      %104 = vector.load %reinterpret_cast[%29, %66, %67] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %105 = vector.load %reinterpret_cast[%29, %66, %69] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %106 = vector.load %reinterpret_cast[%29, %71, %67] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %107 = vector.load %reinterpret_cast[%29, %71, %69] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %108 = vector.load %reinterpret_cast_6[%29, %66, %74] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %109 = vector.load %reinterpret_cast_6[%29, %66, %76] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %110 = vector.load %reinterpret_cast_6[%29, %71, %74] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %111 = vector.load %reinterpret_cast_6[%29, %71, %76] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %112 = vector.load %reinterpret_cast_9[%29, %80] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %113 = vector.load %reinterpret_cast_9[%29, %82] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %114 = vector.load %reinterpret_cast_9[%29, %84] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %115 = vector.load %reinterpret_cast_9[%29, %86] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %116 = vector.insert_strided_slice %112, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
-      %117 = vector.insert_strided_slice %113, %116 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
-      %118 = vector.insert_strided_slice %114, %117 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
-      %119 = vector.insert_strided_slice %115, %118 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
-      %120 = vector.load %reinterpret_cast_9[%29, %92] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %121 = vector.load %reinterpret_cast_9[%29, %94] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %122 = vector.load %reinterpret_cast_9[%29, %96] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %123 = vector.load %reinterpret_cast_9[%29, %98] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %124 = vector.insert_strided_slice %120, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
-      %125 = vector.insert_strided_slice %121, %124 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
-      %126 = vector.insert_strided_slice %122, %125 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
-      %127 = vector.insert_strided_slice %123, %126 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
-      %128 = vector.bitcast %68 : vector<16xi8> to vector<32xf4E2M1FN>
-      %129 = vector.bitcast %70 : vector<16xi8> to vector<32xf4E2M1FN>
-      %130 = vector.bitcast %72 : vector<16xi8> to vector<32xf4E2M1FN>
-      %131 = vector.bitcast %73 : vector<16xi8> to vector<32xf4E2M1FN>
-      %132 = vector.bitcast %75 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %133 = vector.bitcast %77 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %134 = vector.bitcast %78 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %135 = vector.bitcast %79 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %136 = vector.extract %132[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %137 = vector.extract %133[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %138 = vector.extract %134[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %139 = vector.extract %135[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %140 = vector.bitcast %104 : vector<16xi8> to vector<32xf4E2M1FN>
-      %141 = vector.bitcast %105 : vector<16xi8> to vector<32xf4E2M1FN>
-      %142 = vector.bitcast %106 : vector<16xi8> to vector<32xf4E2M1FN>
-      %143 = vector.bitcast %107 : vector<16xi8> to vector<32xf4E2M1FN>
-      %144 = vector.bitcast %108 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %145 = vector.bitcast %109 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %146 = vector.bitcast %110 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %147 = vector.bitcast %111 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %148 = vector.extract %144[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %149 = vector.extract %145[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %150 = vector.extract %146[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %151 = vector.extract %147[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %152 = arith.cmpi slt, %thread_id_x, %c32 : index
-      %153 = arith.maxsi %42, %25 : index
-      %154 = arith.minsi %44, %27 : index
-      %155 = arith.cmpi sgt, %arg11, %c0 : index
-      %156 = arith.cmpi slt, %10, %arg9 : index
-      %157 = arith.cmpi sle, %arg11, %c0 : index
-      %158 = arith.cmpi slt, %28, %arg9 : index
-      scf.for %arg14 = %c0 to %57 step %c1 {
-        %251 = affine.apply affine_map<()[s0, s1, s2, s3, s4] -> (s0 mod 32 + s1 * s2 + s3 * 64 + s4 * 64)>()[%thread_id_x, %arg13, %block_id_y, %48, %arg14]
-        %252 = vector.load %reinterpret_cast_7[%251, %67] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
-        %253 = vector.load %reinterpret_cast_7[%251, %69] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
-        %254 = affine.apply affine_map<()[s0, s1, s2, s3, s4] -> (s0 mod 32 + s1 * s2 + s3 * 64 + s4 * 64 + 32)>()[%thread_id_x, %arg13, %block_id_y, %48, %arg14]
-        %255 = vector.load %reinterpret_cast_7[%254, %67] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
-        %256 = vector.load %reinterpret_cast_7[%254, %69] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
-        %257 = vector.bitcast %252 : vector<16xi8> to vector<32xf4E2M1FN>
-        %258 = vector.bitcast %253 : vector<16xi8> to vector<32xf4E2M1FN>
-        %259 = vector.bitcast %255 : vector<16xi8> to vector<32xf4E2M1FN>
-        %260 = vector.bitcast %256 : vector<16xi8> to vector<32xf4E2M1FN>
-        %261 = vector.load %reinterpret_cast_8[%251, %74] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
-        %262 = vector.load %reinterpret_cast_8[%251, %76] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
-        %263 = vector.load %reinterpret_cast_8[%254, %74] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
-        %264 = vector.load %reinterpret_cast_8[%254, %76] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
-        %265 = vector.bitcast %261 : vector<1xi8> to vector<1xf8E8M0FNU>
-        %266 = vector.bitcast %262 : vector<1xi8> to vector<1xf8E8M0FNU>
-        %267 = vector.bitcast %263 : vector<1xi8> to vector<1xf8E8M0FNU>
-        %268 = vector.bitcast %264 : vector<1xi8> to vector<1xf8E8M0FNU>
-        %269 = vector.extract %265[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-        %270 = amdgpu.scaled_mfma 32x32x64 (%136[0] * %128) * (%269[0] * %257) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %271 = vector.extract %266[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-        %272 = amdgpu.scaled_mfma 32x32x64 (%137[0] * %129) * (%271[0] * %258) + %270 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %273 = amdgpu.scaled_mfma 32x32x64 (%138[0] * %130) * (%269[0] * %257) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %274 = amdgpu.scaled_mfma 32x32x64 (%139[0] * %131) * (%271[0] * %258) + %273 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %275 = vector.extract %267[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-        %276 = amdgpu.scaled_mfma 32x32x64 (%136[0] * %128) * (%275[0] * %259) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %277 = vector.extract %268[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-        %278 = amdgpu.scaled_mfma 32x32x64 (%137[0] * %129) * (%277[0] * %260) + %276 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %279 = amdgpu.scaled_mfma 32x32x64 (%138[0] * %130) * (%275[0] * %259) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %280 = amdgpu.scaled_mfma 32x32x64 (%139[0] * %131) * (%277[0] * %260) + %279 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %281 = llvm.intr.maximum(%272, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %282 = llvm.intr.maximum(%274, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %283 = llvm.intr.maximum(%278, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %284 = llvm.intr.maximum(%280, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %285 = arith.mulf %281, %91 fastmath<contract> : vector<16xf32>
-        %286 = arith.mulf %282, %103 fastmath<contract> : vector<16xf32>
-        %287 = arith.mulf %283, %91 fastmath<contract> : vector<16xf32>
-        %288 = arith.mulf %284, %103 fastmath<contract> : vector<16xf32>
-        %289 = arith.addf %285, %286 fastmath<contract> : vector<16xf32>
-        %290 = vector.extract_strided_slice %289 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %291 = vector.extract_strided_slice %289 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %292 = arith.addf %290, %291 : vector<8xf32>
-        %293 = vector.extract_strided_slice %292 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %294 = vector.extract_strided_slice %292 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %295 = arith.addf %293, %294 : vector<4xf32>
-        %296 = vector.extract_strided_slice %295 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %297 = vector.extract_strided_slice %295 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %298 = arith.addf %296, %297 : vector<2xf32>
-        %299 = vector.extract %298[0] : f32 from vector<2xf32>
-        %300 = vector.extract %298[1] : f32 from vector<2xf32>
-        %301 = arith.addf %299, %300 : f32
-        %302 = arith.bitcast %301 : f32 to i32
-        %303 = rocdl.permlane32.swap %302, %302, false, false : (i32, i32) -> <(i32, i32)>
-        %304 = llvm.extractvalue %303[0] : !llvm.struct<(i32, i32)>
-        %305 = arith.bitcast %304 : i32 to f32
-        %306 = llvm.extractvalue %303[1] : !llvm.struct<(i32, i32)>
-        %307 = arith.bitcast %306 : i32 to f32
-        %308 = arith.addf %305, %307 : f32
-        %309 = vector.broadcast %308 : f32 to vector<1xf32>
-        %310 = arith.addf %287, %288 fastmath<contract> : vector<16xf32>
-        %311 = vector.extract_strided_slice %310 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %312 = vector.extract_strided_slice %310 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %313 = arith.addf %311, %312 : vector<8xf32>
-        %314 = vector.extract_strided_slice %313 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %315 = vector.extract_strided_slice %313 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %316 = arith.addf %314, %315 : vector<4xf32>
-        %317 = vector.extract_strided_slice %316 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %318 = vector.extract_strided_slice %316 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %319 = arith.addf %317, %318 : vector<2xf32>
-        %320 = vector.extract %319[0] : f32 from vector<2xf32>
-        %321 = vector.extract %319[1] : f32 from vector<2xf32>
-        %322 = arith.addf %320, %321 : f32
-        %323 = arith.bitcast %322 : f32 to i32
-        %324 = rocdl.permlane32.swap %323, %323, false, false : (i32, i32) -> <(i32, i32)>
-        %325 = llvm.extractvalue %324[0] : !llvm.struct<(i32, i32)>
-        %326 = arith.bitcast %325 : i32 to f32
-        %327 = llvm.extractvalue %324[1] : !llvm.struct<(i32, i32)>
-        %328 = arith.bitcast %327 : i32 to f32
-        %329 = arith.addf %326, %328 : f32
-        %330 = vector.broadcast %329 : f32 to vector<1xf32>
-        %331 = amdgpu.scaled_mfma 32x32x64 (%148[0] * %140) * (%269[0] * %257) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %332 = amdgpu.scaled_mfma 32x32x64 (%149[0] * %141) * (%271[0] * %258) + %331 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %333 = amdgpu.scaled_mfma 32x32x64 (%150[0] * %142) * (%269[0] * %257) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %334 = amdgpu.scaled_mfma 32x32x64 (%151[0] * %143) * (%271[0] * %258) + %333 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %335 = amdgpu.scaled_mfma 32x32x64 (%148[0] * %140) * (%275[0] * %259) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %336 = amdgpu.scaled_mfma 32x32x64 (%149[0] * %141) * (%277[0] * %260) + %335 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %337 = amdgpu.scaled_mfma 32x32x64 (%150[0] * %142) * (%275[0] * %259) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %338 = amdgpu.scaled_mfma 32x32x64 (%151[0] * %143) * (%277[0] * %260) + %337 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %339 = llvm.intr.maximum(%332, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %340 = llvm.intr.maximum(%334, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %341 = llvm.intr.maximum(%336, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %342 = llvm.intr.maximum(%338, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %343 = arith.mulf %339, %119 fastmath<contract> : vector<16xf32>
-        %344 = arith.mulf %340, %127 fastmath<contract> : vector<16xf32>
-        %345 = arith.mulf %341, %119 fastmath<contract> : vector<16xf32>
-        %346 = arith.mulf %342, %127 fastmath<contract> : vector<16xf32>
-        %347 = arith.addf %343, %344 fastmath<contract> : vector<16xf32>
-        %348 = vector.extract_strided_slice %347 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %349 = vector.extract_strided_slice %347 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %350 = arith.addf %348, %349 : vector<8xf32>
-        %351 = vector.extract_strided_slice %350 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %352 = vector.extract_strided_slice %350 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %353 = arith.addf %351, %352 : vector<4xf32>
-        %354 = vector.extract_strided_slice %353 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %355 = vector.extract_strided_slice %353 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %356 = arith.addf %354, %355 : vector<2xf32>
-        %357 = vector.extract %356[0] : f32 from vector<2xf32>
-        %358 = vector.extract %356[1] : f32 from vector<2xf32>
-        %359 = arith.addf %357, %358 : f32
-        %360 = arith.bitcast %359 : f32 to i32
-        %361 = rocdl.permlane32.swap %360, %360, false, false : (i32, i32) -> <(i32, i32)>
-        %362 = llvm.extractvalue %361[0] : !llvm.struct<(i32, i32)>
-        %363 = arith.bitcast %362 : i32 to f32
-        %364 = llvm.extractvalue %361[1] : !llvm.struct<(i32, i32)>
-        %365 = arith.bitcast %364 : i32 to f32
-        %366 = arith.addf %363, %365 : f32
-        %367 = vector.broadcast %366 : f32 to vector<1xf32>
-        %368 = arith.addf %345, %346 fastmath<contract> : vector<16xf32>
-        %369 = vector.extract_strided_slice %368 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %370 = vector.extract_strided_slice %368 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %371 = arith.addf %369, %370 : vector<8xf32>
-        %372 = vector.extract_strided_slice %371 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %373 = vector.extract_strided_slice %371 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %374 = arith.addf %372, %373 : vector<4xf32>
-        %375 = vector.extract_strided_slice %374 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %376 = vector.extract_strided_slice %374 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %377 = arith.addf %375, %376 : vector<2xf32>
-        %378 = vector.extract %377[0] : f32 from vector<2xf32>
-        %379 = vector.extract %377[1] : f32 from vector<2xf32>
-        %380 = arith.addf %378, %379 : f32
-        %381 = arith.bitcast %380 : f32 to i32
-        %382 = rocdl.permlane32.swap %381, %381, false, false : (i32, i32) -> <(i32, i32)>
-        %383 = llvm.extractvalue %382[0] : !llvm.struct<(i32, i32)>
-        %384 = arith.bitcast %383 : i32 to f32
-        %385 = llvm.extractvalue %382[1] : !llvm.struct<(i32, i32)>
-        %386 = arith.bitcast %385 : i32 to f32
-        %387 = arith.addf %384, %386 : f32
-        %388 = vector.broadcast %387 : f32 to vector<1xf32>
-        %389 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3 * 64)>()[%arg13, %block_id_y, %48, %arg14]
-        %390 = arith.cmpi sge, %389, %153 : index
-        %391 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3 * 64 + 64)>()[%arg13, %block_id_y, %48, %arg14]
-        %392 = arith.cmpi sle, %391, %154 : index
-        %393 = arith.andi %390, %392 : i1
-        %394 = arith.andi %393, %152 : i1
-        scf.if %394 {
-          vector.store %309, %reinterpret_cast_13[%10, %251] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          vector.store %330, %reinterpret_cast_13[%10, %254] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          vector.store %367, %reinterpret_cast_13[%28, %251] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          vector.store %388, %reinterpret_cast_13[%28, %254] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+      %66 = affine.apply affine_map<()[s0, s1] -> (s0 + s1)>()[%65, %57]
+      %67 = arith.cmpi sgt, %66, %c0 : index
+      scf.if %67 {
+        %70 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 16)>()[%thread_id_x]
+        %71 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 16 + 32)>()[%thread_id_x]
+        %72 = affine.apply affine_map<()[s0] -> ((s0 mod 64) floordiv 32)>()[%thread_id_x]
+        %73 = affine.apply affine_map<()[s0] -> ((s0 mod 64) floordiv 32 + 2)>()[%thread_id_x]
+        %74 = affine.apply affine_map<()[s0] -> (s0 mod 32)>()[%thread_id_x]
+        %75 = affine.apply affine_map<()[s0] -> (s0 mod 32 + 32)>()[%thread_id_x]
+        %76 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4)>()[%thread_id_x]
+        %77 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 8)>()[%thread_id_x]
+        %78 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 16)>()[%thread_id_x]
+        %79 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 24)>()[%thread_id_x]
+        %80 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 32)>()[%thread_id_x]
+        %81 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 40)>()[%thread_id_x]
+        %82 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 48)>()[%thread_id_x]
+        %83 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 56)>()[%thread_id_x]
+        %84 = arith.cmpi slt, %thread_id_x, %c32 : index
+        %85 = arith.maxsi %42, %25 : index
+        %86 = arith.minsi %44, %27 : index
+        %87 = arith.cmpi sgt, %arg11, %c0 : index
+        %88 = arith.cmpi slt, %10, %arg9 : index
+        %89 = arith.cmpi sle, %arg11, %c0 : index
+        %90 = arith.cmpi slt, %28, %arg9 : index
+        scf.for %arg14 = %c0 to %57 step %c1 {
+          %117 = affine.apply affine_map<()[s0, s1, s2, s3, s4] -> (s0 mod 32 + s1 * s2 + s3 * 64 + s4 * 64)>()[%thread_id_x, %arg13, %block_id_y, %48, %arg14]
+          %118 = vector.load %reinterpret_cast_7[%117, %70] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
+          %119 = vector.load %reinterpret_cast_7[%117, %71] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
+          %120 = affine.apply affine_map<()[s0, s1, s2, s3, s4] -> (s0 mod 32 + s1 * s2 + s3 * 64 + s4 * 64 + 32)>()[%thread_id_x, %arg13, %block_id_y, %48, %arg14]
+          %121 = vector.load %reinterpret_cast_7[%120, %70] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
+          %122 = vector.load %reinterpret_cast_7[%120, %71] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
+          %123 = vector.bitcast %118 : vector<16xi8> to vector<32xf4E2M1FN>
+          %124 = vector.bitcast %119 : vector<16xi8> to vector<32xf4E2M1FN>
+          %125 = vector.bitcast %121 : vector<16xi8> to vector<32xf4E2M1FN>
+          %126 = vector.bitcast %122 : vector<16xi8> to vector<32xf4E2M1FN>
+          %127 = vector.load %reinterpret_cast_8[%117, %72] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
+          %128 = vector.load %reinterpret_cast_8[%117, %73] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
+          %129 = vector.load %reinterpret_cast_8[%120, %72] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
+          %130 = vector.load %reinterpret_cast_8[%120, %73] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
+          %131 = vector.bitcast %127 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %132 = vector.bitcast %128 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %133 = vector.bitcast %129 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %134 = vector.bitcast %130 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %135 = vector.load %reinterpret_cast[%11, %74, %70] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %136 = vector.load %reinterpret_cast[%11, %74, %71] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %137 = vector.load %reinterpret_cast[%11, %75, %70] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %138 = vector.load %reinterpret_cast[%11, %75, %71] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %139 = vector.bitcast %135 : vector<16xi8> to vector<32xf4E2M1FN>
+          %140 = vector.bitcast %136 : vector<16xi8> to vector<32xf4E2M1FN>
+          %141 = vector.bitcast %137 : vector<16xi8> to vector<32xf4E2M1FN>
+          %142 = vector.bitcast %138 : vector<16xi8> to vector<32xf4E2M1FN>
+          %143 = vector.load %reinterpret_cast_6[%11, %74, %72] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %144 = vector.load %reinterpret_cast_6[%11, %74, %73] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %145 = vector.load %reinterpret_cast_6[%11, %75, %72] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %146 = vector.load %reinterpret_cast_6[%11, %75, %73] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %147 = vector.bitcast %143 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %148 = vector.bitcast %144 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %149 = vector.bitcast %145 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %150 = vector.bitcast %146 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %151 = vector.load %reinterpret_cast_9[%11, %76] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %152 = vector.load %reinterpret_cast_9[%11, %77] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %153 = vector.load %reinterpret_cast_9[%11, %78] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %154 = vector.load %reinterpret_cast_9[%11, %79] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %155 = vector.insert_strided_slice %151, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
+          %156 = vector.insert_strided_slice %152, %155 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
+          %157 = vector.insert_strided_slice %153, %156 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
+          %158 = vector.insert_strided_slice %154, %157 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
+          %159 = vector.load %reinterpret_cast_9[%11, %80] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %160 = vector.load %reinterpret_cast_9[%11, %81] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %161 = vector.load %reinterpret_cast_9[%11, %82] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %162 = vector.load %reinterpret_cast_9[%11, %83] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %163 = vector.insert_strided_slice %159, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
+          %164 = vector.insert_strided_slice %160, %163 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
+          %165 = vector.insert_strided_slice %161, %164 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
+          %166 = vector.insert_strided_slice %162, %165 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
+          %167 = vector.extract %147[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %168 = vector.extract %131[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %169 = amdgpu.scaled_mfma 32x32x64 (%167[0] * %139) * (%168[0] * %123) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %170 = vector.extract %148[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %171 = vector.extract %132[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %172 = amdgpu.scaled_mfma 32x32x64 (%170[0] * %140) * (%171[0] * %124) + %169 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %173 = vector.extract %149[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %174 = amdgpu.scaled_mfma 32x32x64 (%173[0] * %141) * (%168[0] * %123) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %175 = vector.extract %150[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %176 = amdgpu.scaled_mfma 32x32x64 (%175[0] * %142) * (%171[0] * %124) + %174 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %177 = vector.extract %133[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %178 = amdgpu.scaled_mfma 32x32x64 (%167[0] * %139) * (%177[0] * %125) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %179 = vector.extract %134[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %180 = amdgpu.scaled_mfma 32x32x64 (%170[0] * %140) * (%179[0] * %126) + %178 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %181 = amdgpu.scaled_mfma 32x32x64 (%173[0] * %141) * (%177[0] * %125) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %182 = amdgpu.scaled_mfma 32x32x64 (%175[0] * %142) * (%179[0] * %126) + %181 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %183 = llvm.intr.maximum(%172, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %184 = llvm.intr.maximum(%176, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %185 = llvm.intr.maximum(%180, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %186 = llvm.intr.maximum(%182, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %187 = arith.mulf %183, %158 fastmath<contract> : vector<16xf32>
+          %188 = arith.mulf %184, %166 fastmath<contract> : vector<16xf32>
+          %189 = arith.mulf %185, %158 fastmath<contract> : vector<16xf32>
+          %190 = arith.mulf %186, %166 fastmath<contract> : vector<16xf32>
+          %191 = arith.addf %187, %188 fastmath<contract> : vector<16xf32>
+          %192 = vector.extract_strided_slice %191 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %193 = vector.extract_strided_slice %191 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %194 = arith.addf %192, %193 : vector<8xf32>
+          %195 = vector.extract_strided_slice %194 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %196 = vector.extract_strided_slice %194 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %197 = arith.addf %195, %196 : vector<4xf32>
+          %198 = vector.extract_strided_slice %197 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %199 = vector.extract_strided_slice %197 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %200 = arith.addf %198, %199 : vector<2xf32>
+          %201 = vector.extract %200[0] : f32 from vector<2xf32>
+          %202 = vector.extract %200[1] : f32 from vector<2xf32>
+          %203 = arith.addf %201, %202 : f32
+          %204 = arith.bitcast %203 : f32 to i32
+          %205 = rocdl.permlane32.swap %204, %204, false, false : (i32, i32) -> <(i32, i32)>
+          %206 = llvm.extractvalue %205[0] : !llvm.struct<(i32, i32)>
+          %207 = arith.bitcast %206 : i32 to f32
+          %208 = llvm.extractvalue %205[1] : !llvm.struct<(i32, i32)>
+          %209 = arith.bitcast %208 : i32 to f32
+          %210 = arith.addf %207, %209 : f32
+          %211 = vector.broadcast %210 : f32 to vector<1xf32>
+          %212 = arith.addf %189, %190 fastmath<contract> : vector<16xf32>
+          %213 = vector.extract_strided_slice %212 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %214 = vector.extract_strided_slice %212 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %215 = arith.addf %213, %214 : vector<8xf32>
+          %216 = vector.extract_strided_slice %215 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %217 = vector.extract_strided_slice %215 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %218 = arith.addf %216, %217 : vector<4xf32>
+          %219 = vector.extract_strided_slice %218 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %220 = vector.extract_strided_slice %218 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %221 = arith.addf %219, %220 : vector<2xf32>
+          %222 = vector.extract %221[0] : f32 from vector<2xf32>
+          %223 = vector.extract %221[1] : f32 from vector<2xf32>
+          %224 = arith.addf %222, %223 : f32
+          %225 = arith.bitcast %224 : f32 to i32
+          %226 = rocdl.permlane32.swap %225, %225, false, false : (i32, i32) -> <(i32, i32)>
+          %227 = llvm.extractvalue %226[0] : !llvm.struct<(i32, i32)>
+          %228 = arith.bitcast %227 : i32 to f32
+          %229 = llvm.extractvalue %226[1] : !llvm.struct<(i32, i32)>
+          %230 = arith.bitcast %229 : i32 to f32
+          %231 = arith.addf %228, %230 : f32
+          %232 = vector.broadcast %231 : f32 to vector<1xf32>
+          %233 = vector.load %reinterpret_cast[%29, %74, %70] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %234 = vector.load %reinterpret_cast[%29, %74, %71] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %235 = vector.load %reinterpret_cast[%29, %75, %70] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %236 = vector.load %reinterpret_cast[%29, %75, %71] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %237 = vector.bitcast %233 : vector<16xi8> to vector<32xf4E2M1FN>
+          %238 = vector.bitcast %234 : vector<16xi8> to vector<32xf4E2M1FN>
+          %239 = vector.bitcast %235 : vector<16xi8> to vector<32xf4E2M1FN>
+          %240 = vector.bitcast %236 : vector<16xi8> to vector<32xf4E2M1FN>
+          %241 = vector.load %reinterpret_cast_6[%29, %74, %72] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %242 = vector.load %reinterpret_cast_6[%29, %74, %73] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %243 = vector.load %reinterpret_cast_6[%29, %75, %72] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %244 = vector.load %reinterpret_cast_6[%29, %75, %73] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %245 = vector.bitcast %241 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %246 = vector.bitcast %242 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %247 = vector.bitcast %243 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %248 = vector.bitcast %244 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %249 = vector.load %reinterpret_cast_9[%29, %76] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %250 = vector.load %reinterpret_cast_9[%29, %77] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %251 = vector.load %reinterpret_cast_9[%29, %78] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %252 = vector.load %reinterpret_cast_9[%29, %79] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %253 = vector.insert_strided_slice %249, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
+          %254 = vector.insert_strided_slice %250, %253 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
+          %255 = vector.insert_strided_slice %251, %254 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
+          %256 = vector.insert_strided_slice %252, %255 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
+          %257 = vector.load %reinterpret_cast_9[%29, %80] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %258 = vector.load %reinterpret_cast_9[%29, %81] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %259 = vector.load %reinterpret_cast_9[%29, %82] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %260 = vector.load %reinterpret_cast_9[%29, %83] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %261 = vector.insert_strided_slice %257, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
+          %262 = vector.insert_strided_slice %258, %261 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
+          %263 = vector.insert_strided_slice %259, %262 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
+          %264 = vector.insert_strided_slice %260, %263 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
+          %265 = vector.extract %245[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %266 = amdgpu.scaled_mfma 32x32x64 (%265[0] * %237) * (%168[0] * %123) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %267 = vector.extract %246[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %268 = amdgpu.scaled_mfma 32x32x64 (%267[0] * %238) * (%171[0] * %124) + %266 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %269 = vector.extract %247[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %270 = amdgpu.scaled_mfma 32x32x64 (%269[0] * %239) * (%168[0] * %123) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %271 = vector.extract %248[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %272 = amdgpu.scaled_mfma 32x32x64 (%271[0] * %240) * (%171[0] * %124) + %270 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %273 = amdgpu.scaled_mfma 32x32x64 (%265[0] * %237) * (%177[0] * %125) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %274 = amdgpu.scaled_mfma 32x32x64 (%267[0] * %238) * (%179[0] * %126) + %273 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %275 = amdgpu.scaled_mfma 32x32x64 (%269[0] * %239) * (%177[0] * %125) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %276 = amdgpu.scaled_mfma 32x32x64 (%271[0] * %240) * (%179[0] * %126) + %275 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %277 = llvm.intr.maximum(%268, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %278 = llvm.intr.maximum(%272, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %279 = llvm.intr.maximum(%274, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %280 = llvm.intr.maximum(%276, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %281 = arith.mulf %277, %256 fastmath<contract> : vector<16xf32>
+          %282 = arith.mulf %278, %264 fastmath<contract> : vector<16xf32>
+          %283 = arith.mulf %279, %256 fastmath<contract> : vector<16xf32>
+          %284 = arith.mulf %280, %264 fastmath<contract> : vector<16xf32>
+          %285 = arith.addf %281, %282 fastmath<contract> : vector<16xf32>
+          %286 = vector.extract_strided_slice %285 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %287 = vector.extract_strided_slice %285 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %288 = arith.addf %286, %287 : vector<8xf32>
+          %289 = vector.extract_strided_slice %288 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %290 = vector.extract_strided_slice %288 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %291 = arith.addf %289, %290 : vector<4xf32>
+          %292 = vector.extract_strided_slice %291 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %293 = vector.extract_strided_slice %291 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %294 = arith.addf %292, %293 : vector<2xf32>
+          %295 = vector.extract %294[0] : f32 from vector<2xf32>
+          %296 = vector.extract %294[1] : f32 from vector<2xf32>
+          %297 = arith.addf %295, %296 : f32
+          %298 = arith.bitcast %297 : f32 to i32
+          %299 = rocdl.permlane32.swap %298, %298, false, false : (i32, i32) -> <(i32, i32)>
+          %300 = llvm.extractvalue %299[0] : !llvm.struct<(i32, i32)>
+          %301 = arith.bitcast %300 : i32 to f32
+          %302 = llvm.extractvalue %299[1] : !llvm.struct<(i32, i32)>
+          %303 = arith.bitcast %302 : i32 to f32
+          %304 = arith.addf %301, %303 : f32
+          %305 = vector.broadcast %304 : f32 to vector<1xf32>
+          %306 = arith.addf %283, %284 fastmath<contract> : vector<16xf32>
+          %307 = vector.extract_strided_slice %306 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %308 = vector.extract_strided_slice %306 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %309 = arith.addf %307, %308 : vector<8xf32>
+          %310 = vector.extract_strided_slice %309 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %311 = vector.extract_strided_slice %309 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %312 = arith.addf %310, %311 : vector<4xf32>
+          %313 = vector.extract_strided_slice %312 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %314 = vector.extract_strided_slice %312 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %315 = arith.addf %313, %314 : vector<2xf32>
+          %316 = vector.extract %315[0] : f32 from vector<2xf32>
+          %317 = vector.extract %315[1] : f32 from vector<2xf32>
+          %318 = arith.addf %316, %317 : f32
+          %319 = arith.bitcast %318 : f32 to i32
+          %320 = rocdl.permlane32.swap %319, %319, false, false : (i32, i32) -> <(i32, i32)>
+          %321 = llvm.extractvalue %320[0] : !llvm.struct<(i32, i32)>
+          %322 = arith.bitcast %321 : i32 to f32
+          %323 = llvm.extractvalue %320[1] : !llvm.struct<(i32, i32)>
+          %324 = arith.bitcast %323 : i32 to f32
+          %325 = arith.addf %322, %324 : f32
+          %326 = vector.broadcast %325 : f32 to vector<1xf32>
+          %327 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3 * 64)>()[%arg13, %block_id_y, %48, %arg14]
+          %328 = arith.cmpi sge, %327, %85 : index
+          %329 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3 * 64 + 64)>()[%arg13, %block_id_y, %48, %arg14]
+          %330 = arith.cmpi sle, %329, %86 : index
+          %331 = arith.andi %328, %330 : i1
+          %332 = arith.andi %331, %84 : i1
+          scf.if %332 {
+            vector.store %211, %reinterpret_cast_13[%10, %117] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            vector.store %232, %reinterpret_cast_13[%10, %120] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            vector.store %305, %reinterpret_cast_13[%28, %117] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            vector.store %326, %reinterpret_cast_13[%28, %120] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+          }
+          %333 = arith.cmpi slt, %327, %85 : index
+          %334 = arith.cmpi sgt, %329, %86 : index
+          %335 = arith.ori %333, %334 : i1
+          %336 = arith.andi %88, %335 : i1
+          %337 = arith.andi %336, %84 : i1
+          %338 = arith.andi %337, %87 : i1
+          scf.if %338 {
+            %344 = arith.index_cast %117 : index to i32
+            %345 = arith.index_cast %120 : index to i32
+            %346 = arith.index_cast %344 : i32 to index
+            %347 = arith.cmpi sge, %346, %25 : index
+            %348 = arith.cmpi slt, %346, %27 : index
+            %349 = arith.andi %347, %348 : i1
+            %350 = arith.index_cast %345 : i32 to index
+            %351 = arith.cmpi sge, %350, %25 : index
+            %352 = arith.cmpi slt, %350, %27 : index
+            %353 = arith.andi %351, %352 : i1
+            %354 = arith.select %349, %210, %cst_0 : f32
+            %355 = arith.select %353, %231, %cst_0 : f32
+            memref.store %354, %reinterpret_cast_13[%10, %117] : memref<?x?xf32, strided<[?, 1]>>
+            memref.store %355, %reinterpret_cast_13[%10, %120] : memref<?x?xf32, strided<[?, 1]>>
+          }
+          %339 = arith.andi %337, %89 : i1
+          scf.if %339 {
+            %344 = vector.load %reinterpret_cast_12[%10, %117] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            %345 = vector.load %reinterpret_cast_12[%10, %120] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            %346 = arith.index_cast %117 : index to i32
+            %347 = arith.index_cast %120 : index to i32
+            %348 = arith.index_cast %346 : i32 to index
+            %349 = arith.cmpi sge, %348, %25 : index
+            %350 = arith.cmpi slt, %348, %27 : index
+            %351 = arith.andi %349, %350 : i1
+            %352 = vector.broadcast %351 : i1 to vector<1xi1>
+            %353 = arith.index_cast %347 : i32 to index
+            %354 = arith.cmpi sge, %353, %25 : index
+            %355 = arith.cmpi slt, %353, %27 : index
+            %356 = arith.andi %354, %355 : i1
+            %357 = vector.broadcast %356 : i1 to vector<1xi1>
+            %358 = arith.select %352, %211, %344 : vector<1xi1>, vector<1xf32>
+            %359 = arith.select %357, %232, %345 : vector<1xi1>, vector<1xf32>
+            vector.store %358, %reinterpret_cast_13[%10, %117] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            vector.store %359, %reinterpret_cast_13[%10, %120] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+          }
+          %340 = arith.andi %90, %335 : i1
+          %341 = arith.andi %340, %84 : i1
+          %342 = arith.andi %341, %87 : i1
+          scf.if %342 {
+            %344 = arith.index_cast %117 : index to i32
+            %345 = arith.index_cast %120 : index to i32
+            %346 = arith.index_cast %344 : i32 to index
+            %347 = arith.cmpi sge, %346, %42 : index
+            %348 = arith.cmpi slt, %346, %44 : index
+            %349 = arith.andi %347, %348 : i1
+            %350 = arith.index_cast %345 : i32 to index
+            %351 = arith.cmpi sge, %350, %42 : index
+            %352 = arith.cmpi slt, %350, %44 : index
+            %353 = arith.andi %351, %352 : i1
+            %354 = arith.select %349, %304, %cst_0 : f32
+            %355 = arith.select %353, %325, %cst_0 : f32
+            memref.store %354, %reinterpret_cast_13[%28, %117] : memref<?x?xf32, strided<[?, 1]>>
+            memref.store %355, %reinterpret_cast_13[%28, %120] : memref<?x?xf32, strided<[?, 1]>>
+          }
+          %343 = arith.andi %341, %89 : i1
+          scf.if %343 {
+            %344 = vector.load %reinterpret_cast_12[%28, %117] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            %345 = vector.load %reinterpret_cast_12[%28, %120] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            %346 = arith.index_cast %117 : index to i32
+            %347 = arith.index_cast %120 : index to i32
+            %348 = arith.index_cast %346 : i32 to index
+            %349 = arith.cmpi sge, %348, %42 : index
+            %350 = arith.cmpi slt, %348, %44 : index
+            %351 = arith.andi %349, %350 : i1
+            %352 = vector.broadcast %351 : i1 to vector<1xi1>
+            %353 = arith.index_cast %347 : i32 to index
+            %354 = arith.cmpi sge, %353, %42 : index
+            %355 = arith.cmpi slt, %353, %44 : index
+            %356 = arith.andi %354, %355 : i1
+            %357 = vector.broadcast %356 : i1 to vector<1xi1>
+            %358 = arith.select %352, %305, %344 : vector<1xi1>, vector<1xf32>
+            %359 = arith.select %357, %326, %345 : vector<1xi1>, vector<1xf32>
+            vector.store %358, %reinterpret_cast_13[%28, %117] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+            vector.store %359, %reinterpret_cast_13[%28, %120] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+          }
         }
-        %395 = arith.cmpi slt, %389, %153 : index
-        %396 = arith.cmpi sgt, %391, %154 : index
-        %397 = arith.ori %395, %396 : i1
-        %398 = arith.andi %156, %397 : i1
-        %399 = arith.andi %398, %152 : i1
-        %400 = arith.andi %399, %155 : i1
-        scf.if %400 {
-          %406 = arith.index_cast %251 : index to i32
-          %407 = arith.index_cast %254 : index to i32
-          %408 = arith.index_cast %406 : i32 to index
-          %409 = arith.cmpi sge, %408, %25 : index
-          %410 = arith.cmpi slt, %408, %27 : index
-          %411 = arith.andi %409, %410 : i1
-          %412 = arith.index_cast %407 : i32 to index
-          %413 = arith.cmpi sge, %412, %25 : index
-          %414 = arith.cmpi slt, %412, %27 : index
-          %415 = arith.andi %413, %414 : i1
-          %416 = arith.select %411, %308, %cst_0 : f32
-          %417 = arith.select %415, %329, %cst_0 : f32
-          memref.store %416, %reinterpret_cast_13[%10, %251] : memref<?x?xf32, strided<[?, 1]>>
-          memref.store %417, %reinterpret_cast_13[%10, %254] : memref<?x?xf32, strided<[?, 1]>>
-        }
-        %401 = arith.andi %399, %157 : i1
-        scf.if %401 {
-          %406 = vector.load %reinterpret_cast_12[%10, %251] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          %407 = vector.load %reinterpret_cast_12[%10, %254] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          %408 = arith.index_cast %251 : index to i32
-          %409 = arith.index_cast %254 : index to i32
-          %410 = arith.index_cast %408 : i32 to index
-          %411 = arith.cmpi sge, %410, %25 : index
-          %412 = arith.cmpi slt, %410, %27 : index
-          %413 = arith.andi %411, %412 : i1
-          %414 = vector.broadcast %413 : i1 to vector<1xi1>
-          %415 = arith.index_cast %409 : i32 to index
-          %416 = arith.cmpi sge, %415, %25 : index
-          %417 = arith.cmpi slt, %415, %27 : index
-          %418 = arith.andi %416, %417 : i1
-          %419 = vector.broadcast %418 : i1 to vector<1xi1>
-          %420 = arith.select %414, %309, %406 : vector<1xi1>, vector<1xf32>
-          %421 = arith.select %419, %330, %407 : vector<1xi1>, vector<1xf32>
-          vector.store %420, %reinterpret_cast_13[%10, %251] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          vector.store %421, %reinterpret_cast_13[%10, %254] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-        }
-        %402 = arith.andi %158, %397 : i1
-        %403 = arith.andi %402, %152 : i1
-        %404 = arith.andi %403, %155 : i1
-        scf.if %404 {
-          %406 = arith.index_cast %251 : index to i32
-          %407 = arith.index_cast %254 : index to i32
-          %408 = arith.index_cast %406 : i32 to index
-          %409 = arith.cmpi sge, %408, %42 : index
-          %410 = arith.cmpi slt, %408, %44 : index
-          %411 = arith.andi %409, %410 : i1
-          %412 = arith.index_cast %407 : i32 to index
-          %413 = arith.cmpi sge, %412, %42 : index
-          %414 = arith.cmpi slt, %412, %44 : index
-          %415 = arith.andi %413, %414 : i1
-          %416 = arith.select %411, %366, %cst_0 : f32
-          %417 = arith.select %415, %387, %cst_0 : f32
-          memref.store %416, %reinterpret_cast_13[%28, %251] : memref<?x?xf32, strided<[?, 1]>>
-          memref.store %417, %reinterpret_cast_13[%28, %254] : memref<?x?xf32, strided<[?, 1]>>
-        }
-        %405 = arith.andi %403, %157 : i1
-        scf.if %405 {
-          %406 = vector.load %reinterpret_cast_12[%28, %251] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          %407 = vector.load %reinterpret_cast_12[%28, %254] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          %408 = arith.index_cast %251 : index to i32
-          %409 = arith.index_cast %254 : index to i32
-          %410 = arith.index_cast %408 : i32 to index
-          %411 = arith.cmpi sge, %410, %42 : index
-          %412 = arith.cmpi slt, %410, %44 : index
-          %413 = arith.andi %411, %412 : i1
-          %414 = vector.broadcast %413 : i1 to vector<1xi1>
-          %415 = arith.index_cast %409 : i32 to index
-          %416 = arith.cmpi sge, %415, %42 : index
-          %417 = arith.cmpi slt, %415, %44 : index
-          %418 = arith.andi %416, %417 : i1
-          %419 = vector.broadcast %418 : i1 to vector<1xi1>
-          %420 = arith.select %414, %367, %406 : vector<1xi1>, vector<1xf32>
-          %421 = arith.select %419, %388, %407 : vector<1xi1>, vector<1xf32>
-          vector.store %420, %reinterpret_cast_13[%28, %251] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
-          vector.store %421, %reinterpret_cast_13[%28, %254] : memref<?x?xf32, strided<[?, 1]>>, vector<1xf32>
+        %91 = affine.apply affine_map<()[s0] -> (s0 - 1)>()[%arg10]
+        %92 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 16)>()[%thread_id_x]
+        %93 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 16 + 32)>()[%thread_id_x]
+        %94 = affine.apply affine_map<()[s0] -> ((s0 mod 64) floordiv 32)>()[%thread_id_x]
+        %95 = affine.apply affine_map<()[s0] -> ((s0 mod 64) floordiv 32 + 2)>()[%thread_id_x]
+        %96 = affine.apply affine_map<()[s0] -> (s0 mod 32)>()[%thread_id_x]
+        %97 = affine.apply affine_map<()[s0] -> (s0 mod 32 + 32)>()[%thread_id_x]
+        %98 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4)>()[%thread_id_x]
+        %99 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 8)>()[%thread_id_x]
+        %100 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 16)>()[%thread_id_x]
+        %101 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 24)>()[%thread_id_x]
+        %102 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 32)>()[%thread_id_x]
+        %103 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 40)>()[%thread_id_x]
+        %104 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 48)>()[%thread_id_x]
+        %105 = affine.apply affine_map<()[s0] -> (((s0 mod 64) floordiv 32) * 4 + 56)>()[%thread_id_x]
+        %106 = arith.cmpi sgt, %arg11, %c0 : index
+        %107 = arith.cmpi slt, %thread_id_x, %c32 : index
+        %108 = arith.cmpi slt, %10, %arg9 : index
+        %109 = arith.andi %107, %108 : i1
+        %110 = arith.andi %109, %106 : i1
+        %111 = arith.cmpi sle, %arg11, %c0 : index
+        %112 = arith.andi %109, %111 : i1
+        %113 = arith.cmpi slt, %28, %arg9 : index
+        %114 = arith.andi %107, %113 : i1
+        %115 = arith.andi %114, %106 : i1
+        %116 = arith.andi %114, %111 : i1
+        scf.for %arg14 = %c0 to %65 step %c1 {
+          %117 = affine.apply affine_map<()[s0, s1, s2] -> (s0 + s2 * 64 - (s0 floordiv 32) * 32 + (s1 floordiv 64) * 64)>()[%thread_id_x, %arg10, %arg14]
+          %118 = arith.minsi %117, %91 : index
+          %119 = vector.load %reinterpret_cast_7[%118, %92] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
+          %120 = vector.load %reinterpret_cast_7[%118, %93] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
+          %121 = affine.apply affine_map<()[s0, s1, s2] -> (s0 + s2 * 64 - (s0 floordiv 32) * 32 + (s1 floordiv 64) * 64 + 32)>()[%thread_id_x, %arg10, %arg14]
+          %122 = arith.minsi %121, %91 : index
+          %123 = vector.load %reinterpret_cast_7[%122, %92] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
+          %124 = vector.load %reinterpret_cast_7[%122, %93] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
+          %125 = vector.bitcast %119 : vector<16xi8> to vector<32xf4E2M1FN>
+          %126 = vector.bitcast %120 : vector<16xi8> to vector<32xf4E2M1FN>
+          %127 = vector.bitcast %123 : vector<16xi8> to vector<32xf4E2M1FN>
+          %128 = vector.bitcast %124 : vector<16xi8> to vector<32xf4E2M1FN>
+          %129 = vector.load %reinterpret_cast_8[%118, %94] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
+          %130 = vector.load %reinterpret_cast_8[%118, %95] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
+          %131 = vector.load %reinterpret_cast_8[%122, %94] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
+          %132 = vector.load %reinterpret_cast_8[%122, %95] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
+          %133 = vector.bitcast %129 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %134 = vector.bitcast %130 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %135 = vector.bitcast %131 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %136 = vector.bitcast %132 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %137 = vector.load %reinterpret_cast[%11, %96, %92] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %138 = vector.load %reinterpret_cast[%11, %96, %93] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %139 = vector.load %reinterpret_cast[%11, %97, %92] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %140 = vector.load %reinterpret_cast[%11, %97, %93] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %141 = vector.bitcast %137 : vector<16xi8> to vector<32xf4E2M1FN>
+          %142 = vector.bitcast %138 : vector<16xi8> to vector<32xf4E2M1FN>
+          %143 = vector.bitcast %139 : vector<16xi8> to vector<32xf4E2M1FN>
+          %144 = vector.bitcast %140 : vector<16xi8> to vector<32xf4E2M1FN>
+          %145 = vector.load %reinterpret_cast_6[%11, %96, %94] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %146 = vector.load %reinterpret_cast_6[%11, %96, %95] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %147 = vector.load %reinterpret_cast_6[%11, %97, %94] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %148 = vector.load %reinterpret_cast_6[%11, %97, %95] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %149 = vector.bitcast %145 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %150 = vector.bitcast %146 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %151 = vector.bitcast %147 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %152 = vector.bitcast %148 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %153 = vector.load %reinterpret_cast_9[%11, %98] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %154 = vector.load %reinterpret_cast_9[%11, %99] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %155 = vector.load %reinterpret_cast_9[%11, %100] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %156 = vector.load %reinterpret_cast_9[%11, %101] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %157 = vector.insert_strided_slice %153, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
+          %158 = vector.insert_strided_slice %154, %157 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
+          %159 = vector.insert_strided_slice %155, %158 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
+          %160 = vector.insert_strided_slice %156, %159 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
+          %161 = vector.load %reinterpret_cast_9[%11, %102] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %162 = vector.load %reinterpret_cast_9[%11, %103] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %163 = vector.load %reinterpret_cast_9[%11, %104] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %164 = vector.load %reinterpret_cast_9[%11, %105] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %165 = vector.insert_strided_slice %161, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
+          %166 = vector.insert_strided_slice %162, %165 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
+          %167 = vector.insert_strided_slice %163, %166 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
+          %168 = vector.insert_strided_slice %164, %167 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
+          %169 = vector.extract %149[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %170 = vector.extract %133[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %171 = amdgpu.scaled_mfma 32x32x64 (%169[0] * %141) * (%170[0] * %125) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %172 = vector.extract %150[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %173 = vector.extract %134[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %174 = amdgpu.scaled_mfma 32x32x64 (%172[0] * %142) * (%173[0] * %126) + %171 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %175 = vector.extract %151[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %176 = amdgpu.scaled_mfma 32x32x64 (%175[0] * %143) * (%170[0] * %125) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %177 = vector.extract %152[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %178 = amdgpu.scaled_mfma 32x32x64 (%177[0] * %144) * (%173[0] * %126) + %176 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %179 = vector.extract %135[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %180 = amdgpu.scaled_mfma 32x32x64 (%169[0] * %141) * (%179[0] * %127) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %181 = vector.extract %136[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %182 = amdgpu.scaled_mfma 32x32x64 (%172[0] * %142) * (%181[0] * %128) + %180 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %183 = amdgpu.scaled_mfma 32x32x64 (%175[0] * %143) * (%179[0] * %127) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %184 = amdgpu.scaled_mfma 32x32x64 (%177[0] * %144) * (%181[0] * %128) + %183 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %185 = llvm.intr.maximum(%174, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %186 = llvm.intr.maximum(%178, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %187 = llvm.intr.maximum(%182, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %188 = llvm.intr.maximum(%184, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %189 = arith.mulf %185, %160 fastmath<contract> : vector<16xf32>
+          %190 = arith.mulf %186, %168 fastmath<contract> : vector<16xf32>
+          %191 = arith.mulf %187, %160 fastmath<contract> : vector<16xf32>
+          %192 = arith.mulf %188, %168 fastmath<contract> : vector<16xf32>
+          %193 = arith.addf %189, %190 fastmath<contract> : vector<16xf32>
+          %194 = vector.extract_strided_slice %193 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %195 = vector.extract_strided_slice %193 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %196 = arith.addf %194, %195 : vector<8xf32>
+          %197 = vector.extract_strided_slice %196 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %198 = vector.extract_strided_slice %196 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %199 = arith.addf %197, %198 : vector<4xf32>
+          %200 = vector.extract_strided_slice %199 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %201 = vector.extract_strided_slice %199 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %202 = arith.addf %200, %201 : vector<2xf32>
+          %203 = vector.extract %202[0] : f32 from vector<2xf32>
+          %204 = vector.extract %202[1] : f32 from vector<2xf32>
+          %205 = arith.addf %203, %204 : f32
+          %206 = arith.bitcast %205 : f32 to i32
+          %207 = rocdl.permlane32.swap %206, %206, false, false : (i32, i32) -> <(i32, i32)>
+          %208 = llvm.extractvalue %207[0] : !llvm.struct<(i32, i32)>
+          %209 = arith.bitcast %208 : i32 to f32
+          %210 = llvm.extractvalue %207[1] : !llvm.struct<(i32, i32)>
+          %211 = arith.bitcast %210 : i32 to f32
+          %212 = arith.addf %209, %211 : f32
+          %213 = vector.broadcast %212 : f32 to vector<1xf32>
+          %214 = arith.addf %191, %192 fastmath<contract> : vector<16xf32>
+          %215 = vector.extract_strided_slice %214 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %216 = vector.extract_strided_slice %214 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %217 = arith.addf %215, %216 : vector<8xf32>
+          %218 = vector.extract_strided_slice %217 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %219 = vector.extract_strided_slice %217 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %220 = arith.addf %218, %219 : vector<4xf32>
+          %221 = vector.extract_strided_slice %220 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %222 = vector.extract_strided_slice %220 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %223 = arith.addf %221, %222 : vector<2xf32>
+          %224 = vector.extract %223[0] : f32 from vector<2xf32>
+          %225 = vector.extract %223[1] : f32 from vector<2xf32>
+          %226 = arith.addf %224, %225 : f32
+          %227 = arith.bitcast %226 : f32 to i32
+          %228 = rocdl.permlane32.swap %227, %227, false, false : (i32, i32) -> <(i32, i32)>
+          %229 = llvm.extractvalue %228[0] : !llvm.struct<(i32, i32)>
+          %230 = arith.bitcast %229 : i32 to f32
+          %231 = llvm.extractvalue %228[1] : !llvm.struct<(i32, i32)>
+          %232 = arith.bitcast %231 : i32 to f32
+          %233 = arith.addf %230, %232 : f32
+          %234 = vector.broadcast %233 : f32 to vector<1xf32>
+          %235 = vector.load %reinterpret_cast[%29, %96, %92] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %236 = vector.load %reinterpret_cast[%29, %96, %93] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %237 = vector.load %reinterpret_cast[%29, %97, %92] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %238 = vector.load %reinterpret_cast[%29, %97, %93] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
+          %239 = vector.bitcast %235 : vector<16xi8> to vector<32xf4E2M1FN>
+          %240 = vector.bitcast %236 : vector<16xi8> to vector<32xf4E2M1FN>
+          %241 = vector.bitcast %237 : vector<16xi8> to vector<32xf4E2M1FN>
+          %242 = vector.bitcast %238 : vector<16xi8> to vector<32xf4E2M1FN>
+          %243 = vector.load %reinterpret_cast_6[%29, %96, %94] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %244 = vector.load %reinterpret_cast_6[%29, %96, %95] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %245 = vector.load %reinterpret_cast_6[%29, %97, %94] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %246 = vector.load %reinterpret_cast_6[%29, %97, %95] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
+          %247 = vector.bitcast %243 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %248 = vector.bitcast %244 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %249 = vector.bitcast %245 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %250 = vector.bitcast %246 : vector<1xi8> to vector<1xf8E8M0FNU>
+          %251 = vector.load %reinterpret_cast_9[%29, %98] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %252 = vector.load %reinterpret_cast_9[%29, %99] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %253 = vector.load %reinterpret_cast_9[%29, %100] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %254 = vector.load %reinterpret_cast_9[%29, %101] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %255 = vector.insert_strided_slice %251, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
+          %256 = vector.insert_strided_slice %252, %255 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
+          %257 = vector.insert_strided_slice %253, %256 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
+          %258 = vector.insert_strided_slice %254, %257 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
+          %259 = vector.load %reinterpret_cast_9[%29, %102] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %260 = vector.load %reinterpret_cast_9[%29, %103] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %261 = vector.load %reinterpret_cast_9[%29, %104] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %262 = vector.load %reinterpret_cast_9[%29, %105] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
+          %263 = vector.insert_strided_slice %259, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
+          %264 = vector.insert_strided_slice %260, %263 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
+          %265 = vector.insert_strided_slice %261, %264 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
+          %266 = vector.insert_strided_slice %262, %265 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
+          %267 = vector.extract %247[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %268 = amdgpu.scaled_mfma 32x32x64 (%267[0] * %239) * (%170[0] * %125) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %269 = vector.extract %248[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %270 = amdgpu.scaled_mfma 32x32x64 (%269[0] * %240) * (%173[0] * %126) + %268 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %271 = vector.extract %249[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %272 = amdgpu.scaled_mfma 32x32x64 (%271[0] * %241) * (%170[0] * %125) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %273 = vector.extract %250[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
+          %274 = amdgpu.scaled_mfma 32x32x64 (%273[0] * %242) * (%173[0] * %126) + %272 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %275 = amdgpu.scaled_mfma 32x32x64 (%267[0] * %239) * (%179[0] * %127) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %276 = amdgpu.scaled_mfma 32x32x64 (%269[0] * %240) * (%181[0] * %128) + %275 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %277 = amdgpu.scaled_mfma 32x32x64 (%271[0] * %241) * (%179[0] * %127) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %278 = amdgpu.scaled_mfma 32x32x64 (%273[0] * %242) * (%181[0] * %128) + %277 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
+          %279 = llvm.intr.maximum(%270, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %280 = llvm.intr.maximum(%274, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %281 = llvm.intr.maximum(%276, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %282 = llvm.intr.maximum(%278, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
+          %283 = arith.mulf %279, %258 fastmath<contract> : vector<16xf32>
+          %284 = arith.mulf %280, %266 fastmath<contract> : vector<16xf32>
+          %285 = arith.mulf %281, %258 fastmath<contract> : vector<16xf32>
+          %286 = arith.mulf %282, %266 fastmath<contract> : vector<16xf32>
+          %287 = arith.addf %283, %284 fastmath<contract> : vector<16xf32>
+          %288 = vector.extract_strided_slice %287 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %289 = vector.extract_strided_slice %287 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %290 = arith.addf %288, %289 : vector<8xf32>
+          %291 = vector.extract_strided_slice %290 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %292 = vector.extract_strided_slice %290 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %293 = arith.addf %291, %292 : vector<4xf32>
+          %294 = vector.extract_strided_slice %293 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %295 = vector.extract_strided_slice %293 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %296 = arith.addf %294, %295 : vector<2xf32>
+          %297 = vector.extract %296[0] : f32 from vector<2xf32>
+          %298 = vector.extract %296[1] : f32 from vector<2xf32>
+          %299 = arith.addf %297, %298 : f32
+          %300 = arith.bitcast %299 : f32 to i32
+          %301 = rocdl.permlane32.swap %300, %300, false, false : (i32, i32) -> <(i32, i32)>
+          %302 = llvm.extractvalue %301[0] : !llvm.struct<(i32, i32)>
+          %303 = arith.bitcast %302 : i32 to f32
+          %304 = llvm.extractvalue %301[1] : !llvm.struct<(i32, i32)>
+          %305 = arith.bitcast %304 : i32 to f32
+          %306 = arith.addf %303, %305 : f32
+          %307 = vector.broadcast %306 : f32 to vector<1xf32>
+          %308 = arith.addf %285, %286 fastmath<contract> : vector<16xf32>
+          %309 = vector.extract_strided_slice %308 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %310 = vector.extract_strided_slice %308 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
+          %311 = arith.addf %309, %310 : vector<8xf32>
+          %312 = vector.extract_strided_slice %311 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %313 = vector.extract_strided_slice %311 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
+          %314 = arith.addf %312, %313 : vector<4xf32>
+          %315 = vector.extract_strided_slice %314 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %316 = vector.extract_strided_slice %314 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
+          %317 = arith.addf %315, %316 : vector<2xf32>
+          %318 = vector.extract %317[0] : f32 from vector<2xf32>
+          %319 = vector.extract %317[1] : f32 from vector<2xf32>
+          %320 = arith.addf %318, %319 : f32
+          %321 = arith.bitcast %320 : f32 to i32
+          %322 = rocdl.permlane32.swap %321, %321, false, false : (i32, i32) -> <(i32, i32)>
+          %323 = llvm.extractvalue %322[0] : !llvm.struct<(i32, i32)>
+          %324 = arith.bitcast %323 : i32 to f32
+          %325 = llvm.extractvalue %322[1] : !llvm.struct<(i32, i32)>
+          %326 = arith.bitcast %325 : i32 to f32
+          %327 = arith.addf %324, %326 : f32
+          %328 = vector.broadcast %327 : f32 to vector<1xf32>
+          scf.if %110 {
+            %329 = arith.index_cast %117 : index to i32
+            %330 = arith.index_cast %121 : index to i32
+            %331 = arith.index_cast %329 : i32 to index
+            %332 = arith.cmpi sge, %331, %25 : index
+            %333 = arith.cmpi slt, %331, %27 : index
+            %334 = arith.andi %332, %333 : i1
+            %335 = arith.index_cast %330 : i32 to index
+            %336 = arith.cmpi sge, %335, %25 : index
+            %337 = arith.cmpi slt, %335, %27 : index
+            %338 = arith.andi %336, %337 : i1
+            %339 = arith.select %334, %212, %cst_0 : f32
+            %340 = vector.broadcast %339 : f32 to vector<1xf32>
+            %341 = arith.select %338, %233, %cst_0 : f32
+            %342 = vector.broadcast %341 : f32 to vector<1xf32>
+            %343 = arith.cmpi slt, %117, %arg10 : index
+            %344 = vector.broadcast %343 : i1 to vector<1xi1>
+            vector.maskedstore %reinterpret_cast_13[%10, %117], %344, %340 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+            %345 = arith.cmpi slt, %121, %arg10 : index
+            %346 = vector.broadcast %345 : i1 to vector<1xi1>
+            vector.maskedstore %reinterpret_cast_13[%10, %121], %346, %342 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+          }
+          scf.if %112 {
+            %329 = arith.cmpi slt, %117, %arg10 : index
+            %330 = vector.broadcast %329 : i1 to vector<1xi1>
+            %331 = vector.maskedload %reinterpret_cast_12[%10, %117], %330, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
+            %332 = arith.cmpi slt, %121, %arg10 : index
+            %333 = vector.broadcast %332 : i1 to vector<1xi1>
+            %334 = vector.maskedload %reinterpret_cast_12[%10, %121], %333, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
+            %335 = arith.index_cast %117 : index to i32
+            %336 = arith.index_cast %121 : index to i32
+            %337 = arith.index_cast %335 : i32 to index
+            %338 = arith.cmpi sge, %337, %25 : index
+            %339 = arith.cmpi slt, %337, %27 : index
+            %340 = arith.andi %338, %339 : i1
+            %341 = vector.broadcast %340 : i1 to vector<1xi1>
+            %342 = arith.index_cast %336 : i32 to index
+            %343 = arith.cmpi sge, %342, %25 : index
+            %344 = arith.cmpi slt, %342, %27 : index
+            %345 = arith.andi %343, %344 : i1
+            %346 = vector.broadcast %345 : i1 to vector<1xi1>
+            %347 = arith.select %341, %213, %331 : vector<1xi1>, vector<1xf32>
+            %348 = arith.select %346, %234, %334 : vector<1xi1>, vector<1xf32>
+            vector.maskedstore %reinterpret_cast_13[%10, %117], %330, %347 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+            vector.maskedstore %reinterpret_cast_13[%10, %121], %333, %348 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+          }
+          scf.if %115 {
+            %329 = arith.index_cast %117 : index to i32
+            %330 = arith.index_cast %121 : index to i32
+            %331 = arith.index_cast %329 : i32 to index
+            %332 = arith.cmpi sge, %331, %42 : index
+            %333 = arith.cmpi slt, %331, %44 : index
+            %334 = arith.andi %332, %333 : i1
+            %335 = arith.index_cast %330 : i32 to index
+            %336 = arith.cmpi sge, %335, %42 : index
+            %337 = arith.cmpi slt, %335, %44 : index
+            %338 = arith.andi %336, %337 : i1
+            %339 = arith.select %334, %306, %cst_0 : f32
+            %340 = vector.broadcast %339 : f32 to vector<1xf32>
+            %341 = arith.select %338, %327, %cst_0 : f32
+            %342 = vector.broadcast %341 : f32 to vector<1xf32>
+            %343 = arith.cmpi slt, %117, %arg10 : index
+            %344 = vector.broadcast %343 : i1 to vector<1xi1>
+            vector.maskedstore %reinterpret_cast_13[%28, %117], %344, %340 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+            %345 = arith.cmpi slt, %121, %arg10 : index
+            %346 = vector.broadcast %345 : i1 to vector<1xi1>
+            vector.maskedstore %reinterpret_cast_13[%28, %121], %346, %342 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+          }
+          scf.if %116 {
+            %329 = arith.cmpi slt, %117, %arg10 : index
+            %330 = vector.broadcast %329 : i1 to vector<1xi1>
+            %331 = vector.maskedload %reinterpret_cast_12[%28, %117], %330, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
+            %332 = arith.cmpi slt, %121, %arg10 : index
+            %333 = vector.broadcast %332 : i1 to vector<1xi1>
+            %334 = vector.maskedload %reinterpret_cast_12[%28, %121], %333, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
+            %335 = arith.index_cast %117 : index to i32
+            %336 = arith.index_cast %121 : index to i32
+            %337 = arith.index_cast %335 : i32 to index
+            %338 = arith.cmpi sge, %337, %42 : index
+            %339 = arith.cmpi slt, %337, %44 : index
+            %340 = arith.andi %338, %339 : i1
+            %341 = vector.broadcast %340 : i1 to vector<1xi1>
+            %342 = arith.index_cast %336 : i32 to index
+            %343 = arith.cmpi sge, %342, %42 : index
+            %344 = arith.cmpi slt, %342, %44 : index
+            %345 = arith.andi %343, %344 : i1
+            %346 = vector.broadcast %345 : i1 to vector<1xi1>
+            %347 = arith.select %341, %307, %331 : vector<1xi1>, vector<1xf32>
+            %348 = arith.select %346, %328, %334 : vector<1xi1>, vector<1xf32>
+            vector.maskedstore %reinterpret_cast_13[%28, %117], %330, %347 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+            vector.maskedstore %reinterpret_cast_13[%28, %121], %333, %348 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+          }
         }
       }
-      %159 = vector.load %reinterpret_cast[%11, %66, %67] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %160 = vector.load %reinterpret_cast[%11, %66, %69] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %161 = vector.load %reinterpret_cast[%11, %71, %67] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %162 = vector.load %reinterpret_cast[%11, %71, %69] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %163 = vector.load %reinterpret_cast_6[%11, %66, %74] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %164 = vector.load %reinterpret_cast_6[%11, %66, %76] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %165 = vector.load %reinterpret_cast_6[%11, %71, %74] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %166 = vector.load %reinterpret_cast_6[%11, %71, %76] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %167 = vector.load %reinterpret_cast_9[%11, %80] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %168 = vector.load %reinterpret_cast_9[%11, %82] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %169 = vector.load %reinterpret_cast_9[%11, %84] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %170 = vector.load %reinterpret_cast_9[%11, %86] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %171 = vector.insert_strided_slice %167, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
-      %172 = vector.insert_strided_slice %168, %171 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
-      %173 = vector.insert_strided_slice %169, %172 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
-      %174 = vector.insert_strided_slice %170, %173 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
-      %175 = vector.load %reinterpret_cast_9[%11, %92] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %176 = vector.load %reinterpret_cast_9[%11, %94] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %177 = vector.load %reinterpret_cast_9[%11, %96] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %178 = vector.load %reinterpret_cast_9[%11, %98] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %179 = vector.insert_strided_slice %175, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
-      %180 = vector.insert_strided_slice %176, %179 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
-      %181 = vector.insert_strided_slice %177, %180 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
-      %182 = vector.insert_strided_slice %178, %181 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
-      %183 = vector.load %reinterpret_cast[%29, %66, %67] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %184 = vector.load %reinterpret_cast[%29, %66, %69] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %185 = vector.load %reinterpret_cast[%29, %71, %67] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %186 = vector.load %reinterpret_cast[%29, %71, %69] : memref<?x64x64xi8, strided<[4096, 64, 1]>>, vector<16xi8>
-      %187 = vector.load %reinterpret_cast_6[%29, %66, %74] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %188 = vector.load %reinterpret_cast_6[%29, %66, %76] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %189 = vector.load %reinterpret_cast_6[%29, %71, %74] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %190 = vector.load %reinterpret_cast_6[%29, %71, %76] : memref<?x64x4xi8, strided<[256, 4, 1]>>, vector<1xi8>
-      %191 = vector.load %reinterpret_cast_9[%29, %80] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %192 = vector.load %reinterpret_cast_9[%29, %82] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %193 = vector.load %reinterpret_cast_9[%29, %84] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %194 = vector.load %reinterpret_cast_9[%29, %86] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %195 = vector.insert_strided_slice %191, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
-      %196 = vector.insert_strided_slice %192, %195 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
-      %197 = vector.insert_strided_slice %193, %196 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
-      %198 = vector.insert_strided_slice %194, %197 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
-      %199 = vector.load %reinterpret_cast_9[%29, %92] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %200 = vector.load %reinterpret_cast_9[%29, %94] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %201 = vector.load %reinterpret_cast_9[%29, %96] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %202 = vector.load %reinterpret_cast_9[%29, %98] : memref<?x64xf32, strided<[64, 1]>>, vector<4xf32>
-      %203 = vector.insert_strided_slice %199, %cst_4 offsets = [0], strides = [1] : vector<4xf32> into vector<16xf32>
-      %204 = vector.insert_strided_slice %200, %203 offsets = [4], strides = [1] : vector<4xf32> into vector<16xf32>
-      %205 = vector.insert_strided_slice %201, %204 offsets = [8], strides = [1] : vector<4xf32> into vector<16xf32>
-      %206 = vector.insert_strided_slice %202, %205 offsets = [12], strides = [1] : vector<4xf32> into vector<16xf32>
-      %207 = affine.apply affine_map<()[s0] -> (s0 - 1)>()[%arg10]
-      %208 = vector.bitcast %159 : vector<16xi8> to vector<32xf4E2M1FN>
-      %209 = vector.bitcast %160 : vector<16xi8> to vector<32xf4E2M1FN>
-      %210 = vector.bitcast %161 : vector<16xi8> to vector<32xf4E2M1FN>
-      %211 = vector.bitcast %162 : vector<16xi8> to vector<32xf4E2M1FN>
-      %212 = vector.bitcast %163 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %213 = vector.bitcast %164 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %214 = vector.bitcast %165 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %215 = vector.bitcast %166 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %216 = vector.extract %212[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %217 = vector.extract %213[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %218 = vector.extract %214[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %219 = vector.extract %215[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %220 = vector.bitcast %183 : vector<16xi8> to vector<32xf4E2M1FN>
-      %221 = vector.bitcast %184 : vector<16xi8> to vector<32xf4E2M1FN>
-      %222 = vector.bitcast %185 : vector<16xi8> to vector<32xf4E2M1FN>
-      %223 = vector.bitcast %186 : vector<16xi8> to vector<32xf4E2M1FN>
-      %224 = vector.bitcast %187 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %225 = vector.bitcast %188 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %226 = vector.bitcast %189 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %227 = vector.bitcast %190 : vector<1xi8> to vector<1xf8E8M0FNU>
-      %228 = vector.extract %224[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %229 = vector.extract %225[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %230 = vector.extract %226[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %231 = vector.extract %227[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-      %232 = arith.cmpi sgt, %arg11, %c0 : index
-      %233 = arith.cmpi slt, %thread_id_x, %c32 : index
-      %234 = arith.cmpi slt, %10, %arg9 : index
-      %235 = arith.andi %233, %234 : i1
-      %236 = arith.andi %235, %232 : i1
-      %237 = arith.cmpi sle, %arg11, %c0 : index
-      %238 = arith.andi %235, %237 : i1
-      %239 = arith.cmpi slt, %28, %arg9 : index
-      %240 = arith.andi %233, %239 : i1
-      %241 = arith.andi %240, %232 : i1
-      %242 = arith.andi %240, %237 : i1
-      scf.for %arg14 = %c0 to %65 step %c1 {
-        %251 = affine.apply affine_map<()[s0, s1, s2] -> (s0 + s2 * 64 - (s0 floordiv 32) * 32 + (s1 floordiv 64) * 64)>()[%thread_id_x, %arg10, %arg14]
-        %252 = arith.minsi %251, %207 : index
-        %253 = vector.load %reinterpret_cast_7[%252, %67] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
-        %254 = vector.load %reinterpret_cast_7[%252, %69] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
-        %255 = affine.apply affine_map<()[s0, s1, s2] -> (s0 + s2 * 64 - (s0 floordiv 32) * 32 + (s1 floordiv 64) * 64 + 32)>()[%thread_id_x, %arg10, %arg14]
-        %256 = arith.minsi %255, %207 : index
-        %257 = vector.load %reinterpret_cast_7[%256, %67] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
-        %258 = vector.load %reinterpret_cast_7[%256, %69] : memref<?x64xi8, strided<[64, 1]>>, vector<16xi8>
-        %259 = vector.bitcast %253 : vector<16xi8> to vector<32xf4E2M1FN>
-        %260 = vector.bitcast %254 : vector<16xi8> to vector<32xf4E2M1FN>
-        %261 = vector.bitcast %257 : vector<16xi8> to vector<32xf4E2M1FN>
-        %262 = vector.bitcast %258 : vector<16xi8> to vector<32xf4E2M1FN>
-        %263 = vector.load %reinterpret_cast_8[%252, %74] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
-        %264 = vector.load %reinterpret_cast_8[%252, %76] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
-        %265 = vector.load %reinterpret_cast_8[%256, %74] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
-        %266 = vector.load %reinterpret_cast_8[%256, %76] : memref<?x4xi8, strided<[4, 1]>>, vector<1xi8>
-        %267 = vector.bitcast %263 : vector<1xi8> to vector<1xf8E8M0FNU>
-        %268 = vector.bitcast %264 : vector<1xi8> to vector<1xf8E8M0FNU>
-        %269 = vector.bitcast %265 : vector<1xi8> to vector<1xf8E8M0FNU>
-        %270 = vector.bitcast %266 : vector<1xi8> to vector<1xf8E8M0FNU>
-        %271 = vector.extract %267[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-        %272 = amdgpu.scaled_mfma 32x32x64 (%216[0] * %208) * (%271[0] * %259) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %273 = vector.extract %268[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-        %274 = amdgpu.scaled_mfma 32x32x64 (%217[0] * %209) * (%273[0] * %260) + %272 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %275 = amdgpu.scaled_mfma 32x32x64 (%218[0] * %210) * (%271[0] * %259) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %276 = amdgpu.scaled_mfma 32x32x64 (%219[0] * %211) * (%273[0] * %260) + %275 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %277 = vector.extract %269[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-        %278 = amdgpu.scaled_mfma 32x32x64 (%216[0] * %208) * (%277[0] * %261) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %279 = vector.extract %270[0] : f8E8M0FNU from vector<1xf8E8M0FNU>
-        %280 = amdgpu.scaled_mfma 32x32x64 (%217[0] * %209) * (%279[0] * %262) + %278 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %281 = amdgpu.scaled_mfma 32x32x64 (%218[0] * %210) * (%277[0] * %261) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %282 = amdgpu.scaled_mfma 32x32x64 (%219[0] * %211) * (%279[0] * %262) + %281 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %283 = llvm.intr.maximum(%274, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %284 = llvm.intr.maximum(%276, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %285 = llvm.intr.maximum(%280, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %286 = llvm.intr.maximum(%282, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %287 = arith.mulf %283, %174 fastmath<contract> : vector<16xf32>
-        %288 = arith.mulf %284, %182 fastmath<contract> : vector<16xf32>
-        %289 = arith.mulf %285, %174 fastmath<contract> : vector<16xf32>
-        %290 = arith.mulf %286, %182 fastmath<contract> : vector<16xf32>
-        %291 = arith.addf %287, %288 fastmath<contract> : vector<16xf32>
-        %292 = vector.extract_strided_slice %291 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %293 = vector.extract_strided_slice %291 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %294 = arith.addf %292, %293 : vector<8xf32>
-        %295 = vector.extract_strided_slice %294 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %296 = vector.extract_strided_slice %294 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %297 = arith.addf %295, %296 : vector<4xf32>
-        %298 = vector.extract_strided_slice %297 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %299 = vector.extract_strided_slice %297 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %300 = arith.addf %298, %299 : vector<2xf32>
-        %301 = vector.extract %300[0] : f32 from vector<2xf32>
-        %302 = vector.extract %300[1] : f32 from vector<2xf32>
-        %303 = arith.addf %301, %302 : f32
-        %304 = arith.bitcast %303 : f32 to i32
-        %305 = rocdl.permlane32.swap %304, %304, false, false : (i32, i32) -> <(i32, i32)>
-        %306 = llvm.extractvalue %305[0] : !llvm.struct<(i32, i32)>
-        %307 = arith.bitcast %306 : i32 to f32
-        %308 = llvm.extractvalue %305[1] : !llvm.struct<(i32, i32)>
-        %309 = arith.bitcast %308 : i32 to f32
-        %310 = arith.addf %307, %309 : f32
-        %311 = vector.broadcast %310 : f32 to vector<1xf32>
-        %312 = arith.addf %289, %290 fastmath<contract> : vector<16xf32>
-        %313 = vector.extract_strided_slice %312 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %314 = vector.extract_strided_slice %312 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %315 = arith.addf %313, %314 : vector<8xf32>
-        %316 = vector.extract_strided_slice %315 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %317 = vector.extract_strided_slice %315 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %318 = arith.addf %316, %317 : vector<4xf32>
-        %319 = vector.extract_strided_slice %318 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %320 = vector.extract_strided_slice %318 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %321 = arith.addf %319, %320 : vector<2xf32>
-        %322 = vector.extract %321[0] : f32 from vector<2xf32>
-        %323 = vector.extract %321[1] : f32 from vector<2xf32>
-        %324 = arith.addf %322, %323 : f32
-        %325 = arith.bitcast %324 : f32 to i32
-        %326 = rocdl.permlane32.swap %325, %325, false, false : (i32, i32) -> <(i32, i32)>
-        %327 = llvm.extractvalue %326[0] : !llvm.struct<(i32, i32)>
-        %328 = arith.bitcast %327 : i32 to f32
-        %329 = llvm.extractvalue %326[1] : !llvm.struct<(i32, i32)>
-        %330 = arith.bitcast %329 : i32 to f32
-        %331 = arith.addf %328, %330 : f32
-        %332 = vector.broadcast %331 : f32 to vector<1xf32>
-        %333 = amdgpu.scaled_mfma 32x32x64 (%228[0] * %220) * (%271[0] * %259) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %334 = amdgpu.scaled_mfma 32x32x64 (%229[0] * %221) * (%273[0] * %260) + %333 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %335 = amdgpu.scaled_mfma 32x32x64 (%230[0] * %222) * (%271[0] * %259) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %336 = amdgpu.scaled_mfma 32x32x64 (%231[0] * %223) * (%273[0] * %260) + %335 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %337 = amdgpu.scaled_mfma 32x32x64 (%228[0] * %220) * (%277[0] * %261) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %338 = amdgpu.scaled_mfma 32x32x64 (%229[0] * %221) * (%279[0] * %262) + %337 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %339 = amdgpu.scaled_mfma 32x32x64 (%230[0] * %222) * (%277[0] * %261) + %cst_4 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %340 = amdgpu.scaled_mfma 32x32x64 (%231[0] * %223) * (%279[0] * %262) + %339 : f8E8M0FNU, vector<32xf4E2M1FN>, f8E8M0FNU, vector<32xf4E2M1FN>, vector<16xf32>
-        %341 = llvm.intr.maximum(%334, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %342 = llvm.intr.maximum(%336, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %343 = llvm.intr.maximum(%338, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %344 = llvm.intr.maximum(%340, %cst_4) : (vector<16xf32>, vector<16xf32>) -> vector<16xf32>
-        %345 = arith.mulf %341, %198 fastmath<contract> : vector<16xf32>
-        %346 = arith.mulf %342, %206 fastmath<contract> : vector<16xf32>
-        %347 = arith.mulf %343, %198 fastmath<contract> : vector<16xf32>
-        %348 = arith.mulf %344, %206 fastmath<contract> : vector<16xf32>
-        %349 = arith.addf %345, %346 fastmath<contract> : vector<16xf32>
-        %350 = vector.extract_strided_slice %349 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %351 = vector.extract_strided_slice %349 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %352 = arith.addf %350, %351 : vector<8xf32>
-        %353 = vector.extract_strided_slice %352 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %354 = vector.extract_strided_slice %352 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %355 = arith.addf %353, %354 : vector<4xf32>
-        %356 = vector.extract_strided_slice %355 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %357 = vector.extract_strided_slice %355 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %358 = arith.addf %356, %357 : vector<2xf32>
-        %359 = vector.extract %358[0] : f32 from vector<2xf32>
-        %360 = vector.extract %358[1] : f32 from vector<2xf32>
-        %361 = arith.addf %359, %360 : f32
-        %362 = arith.bitcast %361 : f32 to i32
-        %363 = rocdl.permlane32.swap %362, %362, false, false : (i32, i32) -> <(i32, i32)>
-        %364 = llvm.extractvalue %363[0] : !llvm.struct<(i32, i32)>
-        %365 = arith.bitcast %364 : i32 to f32
-        %366 = llvm.extractvalue %363[1] : !llvm.struct<(i32, i32)>
-        %367 = arith.bitcast %366 : i32 to f32
-        %368 = arith.addf %365, %367 : f32
-        %369 = vector.broadcast %368 : f32 to vector<1xf32>
-        %370 = arith.addf %347, %348 fastmath<contract> : vector<16xf32>
-        %371 = vector.extract_strided_slice %370 offsets = [0], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %372 = vector.extract_strided_slice %370 offsets = [8], sizes = [8], strides = [1] : vector<16xf32> to vector<8xf32>
-        %373 = arith.addf %371, %372 : vector<8xf32>
-        %374 = vector.extract_strided_slice %373 offsets = [0], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %375 = vector.extract_strided_slice %373 offsets = [4], sizes = [4], strides = [1] : vector<8xf32> to vector<4xf32>
-        %376 = arith.addf %374, %375 : vector<4xf32>
-        %377 = vector.extract_strided_slice %376 offsets = [0], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %378 = vector.extract_strided_slice %376 offsets = [2], sizes = [2], strides = [1] : vector<4xf32> to vector<2xf32>
-        %379 = arith.addf %377, %378 : vector<2xf32>
-        %380 = vector.extract %379[0] : f32 from vector<2xf32>
-        %381 = vector.extract %379[1] : f32 from vector<2xf32>
-        %382 = arith.addf %380, %381 : f32
-        %383 = arith.bitcast %382 : f32 to i32
-        %384 = rocdl.permlane32.swap %383, %383, false, false : (i32, i32) -> <(i32, i32)>
-        %385 = llvm.extractvalue %384[0] : !llvm.struct<(i32, i32)>
-        %386 = arith.bitcast %385 : i32 to f32
-        %387 = llvm.extractvalue %384[1] : !llvm.struct<(i32, i32)>
-        %388 = arith.bitcast %387 : i32 to f32
-        %389 = arith.addf %386, %388 : f32
-        %390 = vector.broadcast %389 : f32 to vector<1xf32>
-        scf.if %236 {
-          %391 = arith.index_cast %251 : index to i32
-          %392 = arith.index_cast %255 : index to i32
-          %393 = arith.index_cast %391 : i32 to index
-          %394 = arith.cmpi sge, %393, %25 : index
-          %395 = arith.cmpi slt, %393, %27 : index
-          %396 = arith.andi %394, %395 : i1
-          %397 = arith.index_cast %392 : i32 to index
-          %398 = arith.cmpi sge, %397, %25 : index
-          %399 = arith.cmpi slt, %397, %27 : index
-          %400 = arith.andi %398, %399 : i1
-          %401 = arith.select %396, %310, %cst_0 : f32
-          %402 = vector.broadcast %401 : f32 to vector<1xf32>
-          %403 = arith.select %400, %331, %cst_0 : f32
-          %404 = vector.broadcast %403 : f32 to vector<1xf32>
-          %405 = arith.cmpi slt, %251, %arg10 : index
-          %406 = vector.broadcast %405 : i1 to vector<1xi1>
-          vector.maskedstore %reinterpret_cast_13[%10, %251], %406, %402 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-          %407 = arith.cmpi slt, %255, %arg10 : index
-          %408 = vector.broadcast %407 : i1 to vector<1xi1>
-          vector.maskedstore %reinterpret_cast_13[%10, %255], %408, %404 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-        }
-        scf.if %238 {
-          %391 = arith.cmpi slt, %251, %arg10 : index
-          %392 = vector.broadcast %391 : i1 to vector<1xi1>
-          %393 = vector.maskedload %reinterpret_cast_12[%10, %251], %392, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
-          %394 = arith.cmpi slt, %255, %arg10 : index
-          %395 = vector.broadcast %394 : i1 to vector<1xi1>
-          %396 = vector.maskedload %reinterpret_cast_12[%10, %255], %395, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
-          %397 = arith.index_cast %251 : index to i32
-          %398 = arith.index_cast %255 : index to i32
-          %399 = arith.index_cast %397 : i32 to index
-          %400 = arith.cmpi sge, %399, %25 : index
-          %401 = arith.cmpi slt, %399, %27 : index
-          %402 = arith.andi %400, %401 : i1
-          %403 = vector.broadcast %402 : i1 to vector<1xi1>
-          %404 = arith.index_cast %398 : i32 to index
-          %405 = arith.cmpi sge, %404, %25 : index
-          %406 = arith.cmpi slt, %404, %27 : index
-          %407 = arith.andi %405, %406 : i1
-          %408 = vector.broadcast %407 : i1 to vector<1xi1>
-          %409 = arith.select %403, %311, %393 : vector<1xi1>, vector<1xf32>
-          %410 = arith.select %408, %332, %396 : vector<1xi1>, vector<1xf32>
-          vector.maskedstore %reinterpret_cast_13[%10, %251], %392, %409 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-          vector.maskedstore %reinterpret_cast_13[%10, %255], %395, %410 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-        }
-        scf.if %241 {
-          %391 = arith.index_cast %251 : index to i32
-          %392 = arith.index_cast %255 : index to i32
-          %393 = arith.index_cast %391 : i32 to index
-          %394 = arith.cmpi sge, %393, %42 : index
-          %395 = arith.cmpi slt, %393, %44 : index
-          %396 = arith.andi %394, %395 : i1
-          %397 = arith.index_cast %392 : i32 to index
-          %398 = arith.cmpi sge, %397, %42 : index
-          %399 = arith.cmpi slt, %397, %44 : index
-          %400 = arith.andi %398, %399 : i1
-          %401 = arith.select %396, %368, %cst_0 : f32
-          %402 = vector.broadcast %401 : f32 to vector<1xf32>
-          %403 = arith.select %400, %389, %cst_0 : f32
-          %404 = vector.broadcast %403 : f32 to vector<1xf32>
-          %405 = arith.cmpi slt, %251, %arg10 : index
-          %406 = vector.broadcast %405 : i1 to vector<1xi1>
-          vector.maskedstore %reinterpret_cast_13[%28, %251], %406, %402 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-          %407 = arith.cmpi slt, %255, %arg10 : index
-          %408 = vector.broadcast %407 : i1 to vector<1xi1>
-          vector.maskedstore %reinterpret_cast_13[%28, %255], %408, %404 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-        }
-        scf.if %242 {
-          %391 = arith.cmpi slt, %251, %arg10 : index
-          %392 = vector.broadcast %391 : i1 to vector<1xi1>
-          %393 = vector.maskedload %reinterpret_cast_12[%28, %251], %392, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
-          %394 = arith.cmpi slt, %255, %arg10 : index
-          %395 = vector.broadcast %394 : i1 to vector<1xi1>
-          %396 = vector.maskedload %reinterpret_cast_12[%28, %255], %395, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
-          %397 = arith.index_cast %251 : index to i32
-          %398 = arith.index_cast %255 : index to i32
-          %399 = arith.index_cast %397 : i32 to index
-          %400 = arith.cmpi sge, %399, %42 : index
-          %401 = arith.cmpi slt, %399, %44 : index
-          %402 = arith.andi %400, %401 : i1
-          %403 = vector.broadcast %402 : i1 to vector<1xi1>
-          %404 = arith.index_cast %398 : i32 to index
-          %405 = arith.cmpi sge, %404, %42 : index
-          %406 = arith.cmpi slt, %404, %44 : index
-          %407 = arith.andi %405, %406 : i1
-          %408 = vector.broadcast %407 : i1 to vector<1xi1>
-          %409 = arith.select %403, %369, %393 : vector<1xi1>, vector<1xf32>
-          %410 = arith.select %408, %390, %396 : vector<1xi1>, vector<1xf32>
-          vector.maskedstore %reinterpret_cast_13[%28, %251], %392, %409 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-          vector.maskedstore %reinterpret_cast_13[%28, %255], %395, %410 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-        }
-      }
-      %243 = affine.apply affine_map<()[s0, s1, s2] -> ((s2 - s0 * s1) ceildiv 64)>()[%arg13, %block_id_y, %61]
-      %244 = arith.cmpi sgt, %arg11, %c0 : index
-      %245 = arith.cmpi slt, %10, %arg9 : index
-      %246 = arith.cmpi slt, %65, %c1 : index
-      %247 = affine.apply affine_map<()[s0, s1, s2] -> (s0 * s1 + s2 * 64)>()[%arg13, %block_id_y, %48]
-      %248 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3 * 64)>()[%arg13, %block_id_y, %48, %57]
-      %249 = arith.cmpi sle, %arg11, %c0 : index
-      %250 = arith.cmpi slt, %28, %arg9 : index
-      scf.for %arg14 = %c0 to %243 step %c1 {
-        %251 = affine.apply affine_map<()[s0, s1, s2] -> (s0 * s1 + s2 * 64)>()[%arg13, %block_id_y, %arg14]
-        %252 = arith.cmpi slt, %251, %50 : index
-        %253 = arith.ori %246, %252 : i1
-        %254 = arith.cmpi slt, %251, %247 : index
-        %255 = arith.cmpi sge, %251, %248 : index
-        %256 = arith.ori %254, %255 : i1
-        %257 = arith.andi %253, %256 : i1
-        %258 = arith.andi %257, %245 : i1
-        %259 = arith.andi %258, %244 : i1
-        scf.if %259 {
-          %264 = affine.apply affine_map<()[s0, s1] -> (-s0 + s1)>()[%thread_id_x, %arg10]
-          %265 = arith.cmpi slt, %251, %264 : index
-          %266 = vector.broadcast %265 : i1 to vector<1xi1>
-          %267 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3)>()[%arg13, %block_id_y, %arg14, %thread_id_x]
-          vector.maskedstore %reinterpret_cast_13[%10, %267], %266, %cst_3 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-        }
-        %260 = arith.andi %258, %249 : i1
-        scf.if %260 {
-          %264 = affine.apply affine_map<()[s0, s1] -> (-s0 + s1)>()[%thread_id_x, %arg10]
-          %265 = arith.cmpi slt, %251, %264 : index
-          %266 = vector.broadcast %265 : i1 to vector<1xi1>
-          %267 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3)>()[%arg13, %block_id_y, %arg14, %thread_id_x]
-          %268 = vector.maskedload %reinterpret_cast_12[%10, %267], %266, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
-          vector.maskedstore %reinterpret_cast_13[%10, %267], %266, %268 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-        }
-        %261 = arith.andi %257, %250 : i1
-        %262 = arith.andi %261, %244 : i1
-        scf.if %262 {
-          %264 = affine.apply affine_map<()[s0, s1] -> (-s0 + s1)>()[%thread_id_x, %arg10]
-          %265 = arith.cmpi slt, %251, %264 : index
-          %266 = vector.broadcast %265 : i1 to vector<1xi1>
-          %267 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3)>()[%arg13, %block_id_y, %arg14, %thread_id_x]
-          vector.maskedstore %reinterpret_cast_13[%28, %267], %266, %cst_3 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
-        }
-        %263 = arith.andi %261, %249 : i1
-        scf.if %263 {
-          %264 = affine.apply affine_map<()[s0, s1] -> (-s0 + s1)>()[%thread_id_x, %arg10]
-          %265 = arith.cmpi slt, %251, %264 : index
-          %266 = vector.broadcast %265 : i1 to vector<1xi1>
-          %267 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3)>()[%arg13, %block_id_y, %arg14, %thread_id_x]
-          %268 = vector.maskedload %reinterpret_cast_12[%28, %267], %266, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
-          vector.maskedstore %reinterpret_cast_13[%28, %267], %266, %268 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+      %68 = affine.apply affine_map<()[s0, s1, s2] -> ((s2 - s0 * s1) ceildiv 64)>()[%arg13, %block_id_y, %61]
+      %69 = arith.cmpi slt, %66, %68 : index
+      scf.if %69 {
+        %70 = arith.cmpi sgt, %arg11, %c0 : index
+        %71 = arith.cmpi slt, %10, %arg9 : index
+        %72 = arith.cmpi slt, %65, %c1 : index
+        %73 = affine.apply affine_map<()[s0, s1, s2] -> (s0 * s1 + s2 * 64)>()[%arg13, %block_id_y, %48]
+        %74 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3 * 64)>()[%arg13, %block_id_y, %48, %57]
+        %75 = arith.cmpi sle, %arg11, %c0 : index
+        %76 = arith.cmpi slt, %28, %arg9 : index
+        scf.for %arg14 = %c0 to %68 step %c1 {
+          %77 = affine.apply affine_map<()[s0, s1, s2] -> (s0 * s1 + s2 * 64)>()[%arg13, %block_id_y, %arg14]
+          %78 = arith.cmpi slt, %77, %50 : index
+          %79 = arith.ori %72, %78 : i1
+          %80 = arith.cmpi slt, %77, %73 : index
+          %81 = arith.cmpi sge, %77, %74 : index
+          %82 = arith.ori %80, %81 : i1
+          %83 = arith.andi %79, %82 : i1
+          %84 = arith.andi %83, %71 : i1
+          %85 = arith.andi %84, %70 : i1
+          scf.if %85 {
+            %90 = affine.apply affine_map<()[s0, s1] -> (-s0 + s1)>()[%thread_id_x, %arg10]
+            %91 = arith.cmpi slt, %77, %90 : index
+            %92 = vector.broadcast %91 : i1 to vector<1xi1>
+            %93 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3)>()[%arg13, %block_id_y, %arg14, %thread_id_x]
+            vector.maskedstore %reinterpret_cast_13[%10, %93], %92, %cst_3 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+          }
+          %86 = arith.andi %84, %75 : i1
+          scf.if %86 {
+            %90 = affine.apply affine_map<()[s0, s1] -> (-s0 + s1)>()[%thread_id_x, %arg10]
+            %91 = arith.cmpi slt, %77, %90 : index
+            %92 = vector.broadcast %91 : i1 to vector<1xi1>
+            %93 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3)>()[%arg13, %block_id_y, %arg14, %thread_id_x]
+            %94 = vector.maskedload %reinterpret_cast_12[%10, %93], %92, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
+            vector.maskedstore %reinterpret_cast_13[%10, %93], %92, %94 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+          }
+          %87 = arith.andi %83, %76 : i1
+          %88 = arith.andi %87, %70 : i1
+          scf.if %88 {
+            %90 = affine.apply affine_map<()[s0, s1] -> (-s0 + s1)>()[%thread_id_x, %arg10]
+            %91 = arith.cmpi slt, %77, %90 : index
+            %92 = vector.broadcast %91 : i1 to vector<1xi1>
+            %93 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3)>()[%arg13, %block_id_y, %arg14, %thread_id_x]
+            vector.maskedstore %reinterpret_cast_13[%28, %93], %92, %cst_3 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+          }
+          %89 = arith.andi %87, %75 : i1
+          scf.if %89 {
+            %90 = affine.apply affine_map<()[s0, s1] -> (-s0 + s1)>()[%thread_id_x, %arg10]
+            %91 = arith.cmpi slt, %77, %90 : index
+            %92 = vector.broadcast %91 : i1 to vector<1xi1>
+            %93 = affine.apply affine_map<()[s0, s1, s2, s3] -> (s0 * s1 + s2 * 64 + s3)>()[%arg13, %block_id_y, %arg14, %thread_id_x]
+            %94 = vector.maskedload %reinterpret_cast_12[%28, %93], %92, %cst : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32> into vector<1xf32>
+            vector.maskedstore %reinterpret_cast_13[%28, %93], %92, %94 : memref<?x?xf32, strided<[?, 1]>>, vector<1xi1>, vector<1xf32>
+          }
         }
       }
       return
