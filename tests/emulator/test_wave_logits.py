@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The ragged logits kernel that Wave made for gfx950, executed: contracts, bytes and cost."""
 
 from __future__ import annotations
@@ -164,7 +163,7 @@ def test_a_tile_takes_no_more_instructions_than_it_should(emulated, counted):
     """64 max, 16 packed products and 16 packed fma are the least; mma takes 142 in all."""
     spent = per_tile(emulated, "mqa_logits", counted, SPEC)
     assert spent["mfma"] == 8
-    assert spent["valu"] <= 130
+    assert spent["valu"] <= 128
     assert spent["scratch"] == spent["lds"] == 0
 
 
