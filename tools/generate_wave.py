@@ -68,8 +68,8 @@ LANES_OF_A_KEY = 32  # lanes n and n + 32 hold key n of a tile, and half of its 
 FAR = 2**31 - 1
 
 
-# What three of Wave's operations become. Its own choice for the sum costs 28 more vector
-# instructions for 64 heads x 64 keys, and its maximum drops NaN.
+# What three of Wave's operations become. Its own maximum drops NaN, and with its own choice for all
+# three 64 heads x 64 keys take 219.5 vector instructions in place of 125.5.
 
 
 def maximum(emitter, node) -> None:
@@ -302,6 +302,7 @@ def ragged_logits():
                 starts[r], tkw.apply_expr(window, if_scored(r, lambda first, _: first, FAR))
             )
             tkw.set_symbol(ends[r], tkw.apply_expr(window, if_scored(r, lambda _, stop: stop, 0)))
+        # The loops are over blocks that some row sees: symbols, of a register that Wave asks for.
         first = tkw.apply_expr(window[0], lambda _: Max(0, floor((Min(*starts, N) - run) / BLOCK)))
         tkw.set_symbol(FIRST, first)
         stop = ceiling((Min(run_end, Max(*ends), whole) - run) / BLOCK)

@@ -140,6 +140,15 @@ def test_keys_and_logits_beyond_two_gibibytes_are_found(wave, plain, pytestconfi
     assert out[:, :-130].isneginf().all()
 
 
+def test_logits_are_written_where_they_are_asked_for(wave, plain):
+    """Into the caller's tensor, which may lie inside of another one."""
+    args = (*operands(3, 160, seed=42), int32(0, 70, 0), int32(64, 160, 3))
+    several = torch.full((4, 3, 160), 5.0)
+    wave.mqa_logits(*args, out=several[2])
+    assert_logits_close(several[2], plain(SPEC).mqa_logits(*args))
+    assert (several[[0, 1, 3]] == 5.0).all()
+
+
 def test_empty_windows_are_not_scored(wave, counted):
     """Nothing but windows is read."""
     wave.mqa_logits(*operands(4, 300, seed=40), int32(0, 9, 50, 0), int32(0, 9, 20, -1))
