@@ -8,7 +8,7 @@
 Only this script needs Wave. wave-lang 3.9.1 asks for IREE 3.9, and runs with the IREE of this
 package after `shim`, so it has to be installed without what it asks for:
 
-    pip install '.[build]' dill sympy jinja2 && pip install --no-deps wave-lang==3.9.1
+    pip install '.[build]' dill && pip install --no-deps wave-lang==3.9.1
 
 docs/wave.md says what was tried, what the kernels cost, and what Wave could not say.
 """
