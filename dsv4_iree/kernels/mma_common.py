@@ -31,6 +31,15 @@ class Loop:
     end: str
 
 
+def shared(result: str, kind: str) -> str:
+    """Memory of a workgroup, aligned for the widest accesses wherever the others' ends.
+
+    The short form of this op has no place for the alignment.
+    """
+    properties = "<{alignment = 128 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
+    return f'{result} = "memref.alloc"() {properties} : () -> {kind}'
+
+
 def word(result: str, four_bytes: str) -> str:
     """<result>: four bytes as an i32."""
     return f"""\

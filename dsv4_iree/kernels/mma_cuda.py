@@ -24,6 +24,7 @@ from dsv4_iree.kernels.mma_common import (
     extremes,
     narrow_keys,
     none_exceeds,
+    shared,
     word,
 )
 from dsv4_iree.kernels.mma_cuda_exact import exact_sums
@@ -124,7 +125,7 @@ def load_bytes(result: str, memory: str, at: str, size: int) -> str:
 def query(target: str, spec: IndexerSpec, r: int) -> str:
     """%q_shared<r>, and %w<r>_<m>_<j> of every 8 heads, of row r in NARROW form; %narrow_row<r>."""
     heads, excess = spec.num_heads, []
-    lines = [f"%q_shared{r} = memref.alloc() : {_query_memory(spec)}"]
+    lines = [shared(f"%q_shared{r}", _query_memory(spec))]
     for m in range(heads // 8):
         n = f"{r}_{m}"
         lines.append(f"""\

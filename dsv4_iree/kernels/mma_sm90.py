@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dsv4_iree.kernels import mma_cuda, mma_stages, wgmma
 from dsv4_iree.kernels import mma_sm90_codes as e4m3
-from dsv4_iree.kernels.mma_common import TILES, lane_sum, none_exceeds, seen, word
+from dsv4_iree.kernels.mma_common import TILES, lane_sum, none_exceeds, seen, shared, word
 from dsv4_iree.kernels.mma_cuda_exact import exact_sums
 from dsv4_iree.kernels.mma_int8 import words
 from dsv4_iree.spec import IndexerSpec
@@ -52,8 +52,8 @@ def memory(spec: IndexerSpec, rows: int) -> str:
     """What a workgroup shares: query rows, their weights, and the keys on their way."""
     lines = [mma_stages.memory(THREADS)]
     for r in range(rows):
-        lines.append(_shared(f"%q_shared{r}", _query_memory(spec)))
-        lines.append(_shared(f"%w_shared{r}", _weight_memory(spec)))
+        lines.append(shared(f"%q_shared{r}", _query_memory(spec)))
+        lines.append(shared(f"%w_shared{r}", _weight_memory(spec)))
     return "\n".join(lines)
 
 
@@ -115,12 +115,6 @@ def _query_memory(spec: IndexerSpec) -> str:
 def _weight_memory(spec: IndexerSpec) -> str:
     """In the order in which lane g takes them."""
     return f"memref<4x{spec.num_heads // 4}xf32, {mma_stages.SHARED}>"
-
-
-def _shared(result: str, kind: str) -> str:
-    """Workgroup memory; the short form of this op has no place for the alignment."""
-    properties = "<{alignment = 128 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
-    return f'{result} = "memref.alloc"() {properties} : () -> {kind}'
 
 
 def _zero(result: str, word: str, scale: str) -> str:

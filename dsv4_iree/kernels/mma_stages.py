@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from dsv4_iree.kernels.mma_common import TILES, Loop
+from dsv4_iree.kernels.mma_common import TILES, Loop, shared
 from dsv4_iree.spec import IndexerSpec
 
 TILE_KEYS = 8
@@ -33,8 +33,8 @@ def loop(spec: IndexerSpec, threads: int, paged: bool, rows: int) -> Loop:
 def memory(threads: int) -> str:
     """%code_stages and %scale_stages: room for two blocks of keys."""
     return f"""\
-%code_stages = memref.alloc() : {_code_memory(threads)}
-%scale_stages = memref.alloc() : {_scale_memory(threads)}"""
+{shared("%code_stages", _code_memory(threads))}
+{shared("%scale_stages", _scale_memory(threads))}"""
 
 
 def _begin(spec: IndexerSpec, threads: int, paged: bool) -> str:
