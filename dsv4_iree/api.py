@@ -16,7 +16,6 @@ from dsv4_iree.runtime import artifact_folders, open_device, torch_device
 from dsv4_iree.spec import SPECS, IndexerSpec
 
 BACKENDS = ("compiled", "reference")
-WORKSPACE_LIMIT = 256 << 20
 
 
 def load(
@@ -28,7 +27,7 @@ def load(
     artifacts: str | os.PathLike[str] | None = None,
     validate: bool = False,
     wait: bool = True,
-    workspace_limit: int = WORKSPACE_LIMIT,
+    workspace_limit: int | None = None,
 ) -> Indexer:
     """An `Indexer` for hot loops: artifacts are verified and loaded once.
 
@@ -41,7 +40,10 @@ def load(
         validate: check values as well as shapes on every call (it waits for the device).
         wait: return from a call when its results are there. Without it a call only queues the
             work: inputs must be ready, and `synchronize()` waits for all outputs.
-        workspace_limit: bytes of scratch above which a call is cut into runs of rows.
+        workspace_limit: bytes of its own scratch that a call may take. One that needs more is cut
+            into runs of at least 16 rows; ArgumentError if 16 rows need more. None: 256 MiB, or
+            what 16 rows need. Hand-written forms of `index_topk` need 4 to 6 bytes for each row and
+            entry: at most 24 MiB for 16 rows of 262,144 entries, a million tokens at ratio 4.
 
     Raises:
         ArgumentError: an unknown name; ArtifactError: an op in `ops` has no fitting artifact.

@@ -11,10 +11,11 @@ import torch
 
 from dsv4_iree.errors import ArgumentError, check_tensor
 from dsv4_iree.manifest import choose
-from dsv4_iree.runtime import ALIGNMENT, Arguments, Device, Module
+from dsv4_iree.runtime import ALIGNMENT, Arguments, Device, Function, Module
 from dsv4_iree.spec import IndexerSpec
 
 ROWS_STEP = ALIGNMENT // 4  # rows of int32 that fill one aligned line
+WORKSPACE_LIMIT = 256 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,11 @@ class Caller:
         folders: Sequence[Path],
         *,
         wait: bool,
-        workspace_limit: int,
+        workspace_limit: int | None,
     ) -> None:
         self.spec, self.device, self.folders = spec, device, tuple(folders)
-        self.wait, self.workspace_limit = wait, workspace_limit
+        self.wait, self.is_limited = wait, workspace_limit is not None
+        self.workspace_limit = WORKSPACE_LIMIT if workspace_limit is None else workspace_limit
         self._modules: dict[str, Module] = {}
         self._scratch = torch.empty(ALIGNMENT, dtype=torch.uint8, device=device.torch_device)
 
@@ -81,14 +83,28 @@ class Caller:
             scratch = self._own(need) if workspace is None else self._given(workspace, need)
             function(arguments, scratch, wait=self.wait, inline=inline)
             return
-        rows = call.outputs["out"].shape[0] if call.by_rows else 0
-        if need <= self.workspace_limit or rows <= ROWS_STEP:
+        if need <= self.workspace_limit:
             function(arguments, self._own(need), wait=self.wait)
             return
-        step = max(ROWS_STEP, rows * self.workspace_limit // need // ROWS_STEP * ROWS_STEP)
-        for first in range(0, rows, step):
-            part = call.arguments(slice(first, first + step))
+        rows = call.outputs["out"].shape[0] if call.by_rows else 0
+        step = self._run_of_rows(call, function, rows, need)
+        for first in range(0, max(rows, 1), max(step, 1)):
+            part = call.arguments(slice(first, first + step) if call.by_rows else None)
             function(part, self._own(function.workspace_bytes(part)), wait=self.wait)
+
+    def _run_of_rows(self, call: Call, function: Function, rows: int, need: int) -> int:
+        """As many rows as the limit holds. Tensors of a run start at an aligned line."""
+        step = rows
+        while need > self.workspace_limit and step > ROWS_STEP:
+            fitting = step * self.workspace_limit // need // ROWS_STEP * ROWS_STEP
+            step = max(ROWS_STEP, fitting)
+            need = function.workspace_bytes(call.arguments(slice(0, step)))
+        if need > self.workspace_limit and self.is_limited:
+            raise ArgumentError(
+                f"workspace_limit: expected at least {need} bytes for {step or 'all'} rows of "
+                f"{call.op}, got {self.workspace_limit}"
+            )
+        return step
 
     def _given(self, workspace: torch.Tensor, need: int) -> torch.Tensor:
         device = self.device.torch_device

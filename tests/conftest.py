@@ -72,6 +72,20 @@ def reference() -> Load:
     return lambda spec, **options: dsv4_iree.load(spec, backend="reference", **options)
 
 
+@pytest.fixture(scope="session")
+def least_limit() -> Callable[..., int]:
+    """least_limit(load, call): the workspace limit below which `call` of an indexer is refused."""
+
+    def find(load: Load, call: Callable[[dsv4_iree.Indexer], object]) -> int:
+        try:
+            call(load(workspace_limit=1))
+        except dsv4_iree.ArgumentError as error:
+            return int(str(error).split("at least ")[1].split()[0])
+        return 1
+
+    return find
+
+
 EXECUTED = pytest.StashKey[dict[str, int]]()
 """Opcodes that emulated programs executed, by mnemonic; workers send theirs to the controller."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -77,16 +78,22 @@ def test_twenty_runs_give_the_same_bits(compiled: Backend, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fp4", "fp8"])
-def test_cutting_a_call_into_runs_of_rows_changes_nothing(compiled: Backend, name: str) -> None:
+def test_cutting_a_call_into_runs_of_rows_changes_nothing(
+    compiled: Backend, least_limit: Callable[..., int], name: str
+) -> None:
     spec = SPECS[name]
     inputs = paged_inputs(spec, [190, 64, 1, 100, 7], next_n=10, seed=16)
     whole = compiled(spec, "paged_mqa_logits").paged_mqa_logits(**inputs.arguments())
-    cut = compiled(spec, "paged_mqa_logits", workspace_limit=4096)
+    load = partial(compiled, spec, "paged_mqa_logits")
+    limit = least_limit(load, lambda indexer: indexer.paged_mqa_logits(**inputs.arguments()))
+    cut = load(workspace_limit=limit)
     assert_bytes_equal(cut.paged_mqa_logits(**inputs.arguments()), whole)
     keys = torch.randn(100, 128, generator=torch.Generator().manual_seed(17))
     arguments = (inputs.q, plain.quantize(keys, spec), inputs.weights, None, inputs.end)
     whole = compiled(spec, "mqa_logits").mqa_logits(*arguments)
-    cut = compiled(spec, "mqa_logits", workspace_limit=4096)
+    load = partial(compiled, spec, "mqa_logits")
+    limit = least_limit(load, lambda indexer: indexer.mqa_logits(*arguments))
+    cut = load(workspace_limit=limit)
     assert_bytes_equal(cut.mqa_logits(*arguments), whole)
 
 

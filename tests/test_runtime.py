@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from dsv4_iree import IndexerSpec
+from dsv4_iree import IndexerSpec, reference
+from dsv4_iree.calls import Call
+from dsv4_iree.indexer import PAGED_ROWS
 from dsv4_iree.testing import assert_bytes_equal, paged_inputs
 
 SPEC = IndexerSpec(num_heads=8, page_size=16, topk=8)
@@ -91,6 +94,77 @@ def test_the_workspace_given_is_the_one_used(indexer, paged):
     assert workspace.any()
     workspace.fill_(0xFF)  # what an earlier call left there does not matter
     assert_bytes_equal(indexer.index_topk(**paged, workspace=workspace), expected)
+
+
+LIMITED = {
+    "by hand": IndexerSpec(num_heads=8, page_size=16, topk=64),
+    "portable": IndexerSpec(num_heads=8, topk=64, format="fp8", layout="n8"),
+}
+
+
+@pytest.mark.parametrize("spec", LIMITED.values(), ids=LIMITED)
+def test_a_limit_holds_or_is_refused_by_name(compiled, least_limit, spec):
+    inputs = paged_inputs(spec, [300, 10, 65, 190, 64], next_n=10, seed=16).arguments()
+    expected = compiled(spec, "index_topk").index_topk(**inputs)
+    load = partial(compiled, spec, "index_topk")
+    least = least_limit(load, lambda indexer: indexer.index_topk(**inputs))
+    for limit in (least, least + 1000, 2 * least):
+        limited = load(workspace_limit=limit)
+        assert_bytes_equal(limited.index_topk(**inputs), expected)
+        assert limited._caller._scratch.numel() <= limit
+    words = f"^workspace_limit: expected at least {least} bytes for 16 rows of index_topk, got 99$"
+    with pytest.raises(ValueError, match=words):
+        load(workspace_limit=99).index_topk(**inputs)
+
+
+def test_a_million_tokens_stay_within_the_limit(compiled):
+    """8192 rows over 262,144 entries would be 8 GiB of logits; here the first 96 are computed."""
+    spec, limit = IndexerSpec(num_heads=4, topk=512), 48 << 20
+    pages, entries = 8, 262144
+    keys = torch.randn(pages * 64, 128, generator=torch.Generator().manual_seed(20))
+    cache = torch.zeros(pages, spec.page_bytes, dtype=torch.uint8)
+    indexer = compiled(spec, "index_topk", "paged_mqa_logits", "write_cache", "quantize")
+    indexer.write_cache(cache, keys, torch.arange(pages * 64))
+    table = torch.randint(pages, (1, entries // 64), generator=torch.Generator().manual_seed(21))
+    table, rows = table.int(), 8192
+    q = indexer.quantize(torch.randn(rows, 4, 128, generator=torch.Generator().manual_seed(22)))
+    weights = torch.randn(rows, 4, generator=torch.Generator().manual_seed(23))
+    row_to_request = torch.zeros(rows, dtype=torch.int32)
+    end = torch.randint(entries, (rows,), generator=torch.Generator().manual_seed(24)).int()
+    arguments = {
+        "q values": q[0],
+        "q scales": q[1],
+        "weights": weights,
+        "cache": cache.view(-1),
+        "block_table": table,
+        "row_to_request": row_to_request,
+        "start": torch.zeros_like(end),
+        "end": end,
+    }
+    out = torch.empty(rows, 512, dtype=torch.int32)
+    limited = compiled(spec, "index_topk", workspace_limit=limit)
+    caller, function = limited._caller, limited.function("index_topk", "index_topk")
+    scalars = (spec.page_bytes, pages, 1, 0)
+    call = Call("index_topk", "index_topk", arguments, {"out": out}, scalars, PAGED_ROWS)
+    need = function.workspace_bytes(call.arguments())
+    assert need > 8 << 30
+    step = caller._run_of_rows(call, function, rows, need)
+    run = function.workspace_bytes(call.arguments(slice(0, step)))
+    assert step >= 16
+    assert limit // 2 < run <= limit
+
+    few = slice(0, 96)
+    given = (tuple(part[few].clone() for part in q), weights[few].clone(), cache, table, end[few])
+    requests = row_to_request[few].clone()
+    chosen = limited.index_topk(*given, row_to_request=requests)
+    assert caller._scratch.numel() <= limit
+    for row in (0, 50, 95):
+        one = (tuple(part[row : row + 1].clone() for part in q), weights[row : row + 1].clone())
+        last = end[row : row + 1].clone()
+        logits = indexer.paged_mqa_logits(*one, cache, table, last)
+        assert_bytes_equal(
+            chosen[row : row + 1], reference.topk(logits, 512, torch.zeros_like(last), last)
+        )
 
 
 def test_calls_queue_in_order_without_waiting(compiled, indexer, paged):

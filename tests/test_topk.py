@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -317,13 +318,16 @@ def test_unbounded_ends_and_unknown_requests_are_legal(backend: Backend, skip_sh
 
 
 @pytest.mark.parametrize("name", ["fp4-page16-k64", "fp8-k64"])
-def test_poison_runs_and_cuts_do_not_change_the_ids(compiled: Backend, name: str) -> None:
+def test_poison_runs_and_cuts_do_not_change_the_ids(
+    compiled: Backend, least_limit: Callable[..., int], name: str
+) -> None:
     spec, results = INDEX[name], []
     for poison in (0xFF, 0x00, 0x7F, 0xFF):
         inputs = paged_inputs(spec, [300, 10, 65], next_n=8, page_padding=4, poison=poison, seed=9)
         results.append(compiled(spec, "index_topk").index_topk(**inputs.arguments()))
-    cut = compiled(spec, "index_topk", workspace_limit=4096)
-    results.append(cut.index_topk(**inputs.arguments()))
+    load = partial(compiled, spec, "index_topk")
+    limit = least_limit(load, lambda indexer: indexer.index_topk(**inputs.arguments()))
+    results.append(load(workspace_limit=limit).index_topk(**inputs.arguments()))
     assert all(other.equal(results[0]) for other in results)
     assert (results[0] >= 0).any(1).all()
 
