@@ -6,10 +6,11 @@
     python tools/model.py --op topk --rows 64 --keys 262144 --json
     python tools/model.py --target gfx950 --op mqa_logits --rows 8192 --keys 8192
 
-Every kernel runs with its real number of keys and as many of the rows as are quick to emulate;
-counts are then multiplied by the rest of the rows. The time of each resource is what those
-instructions take at the chip's peak rates, and that of memory what reading every operand and
-writing every result once takes. The largest binds. It is a floor, and nothing here is measured.
+Every kernel runs with its real number of keys and as many of the rows as are quick to emulate
+(top-k with all: their number decides how a row is shared out); counts are then multiplied by the
+rest of the rows. The time of each resource is what those instructions take at the chip's peak
+rates, and that of memory what reading every operand and writing every result once takes. The
+largest binds. It is a floor, and nothing here is measured.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def model(op: str, target: str, rows: int, keys: int, artifacts: Path | None) ->
         times = rows * keys / fewer
         traffic = _move(op, indexer, fewer) * times
     else:
-        fewer = min(rows, max(8, EMULATED_LOGITS // keys))
+        fewer = rows if op == "topk" else min(rows, max(8, EMULATED_LOGITS // keys))
         times = rows / fewer
         traffic = _run(op, indexer, fewer, keys, times)
     chip = CHIPS[target]
