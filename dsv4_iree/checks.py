@@ -252,21 +252,27 @@ def paged(
 ) -> Paged:
     """Check what the paged ops have in common; `start` and `row_to_request` may be None."""
     queries = vectors("q", q, ("T", spec.num_heads), spec, device)
-    pages = cache_pages(cache, spec, device)
-    table = int32("block_table", block_table, ("B", "W"), device)
-    rows, requests = queries[0].shape[0], table.shape[0]
+    pages, rows = cache_pages(cache, spec, device), queries[0].shape[0]
+    pages_of, request = table(block_table, row_to_request, rows, device)
     heads = head_weights(weights, rows, spec, device)
     first, last = window(start, end, rows, device)
-    if row_to_request is None:
-        if rows % max(requests, 1):
-            raise ArgumentError(
-                f"row_to_request: expected it for {rows} rows of {requests} requests, got None; "
-                "only a multiple of the requests has a default"
-            )
-        request = _consecutive(rows, max(rows // max(requests, 1), 1), device)
-    else:
-        request = int32("row_to_request", row_to_request, (rows,), device)
-    return Paged(queries, heads, pages, table, request, first, last)
+    return Paged(queries, heads, pages, pages_of, request, first, last)
+
+
+def table(
+    block_table: object, row_to_request: object, rows: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """block_table [B, W] and row_to_request [T] int32, by default T / B rows for each request."""
+    pages = int32("block_table", block_table, ("B", "W"), device)
+    requests = pages.shape[0]
+    if row_to_request is not None:
+        return pages, int32("row_to_request", row_to_request, (rows,), device)
+    if rows % max(requests, 1):
+        raise ArgumentError(
+            f"row_to_request: expected it for {rows} rows of {requests} requests, got None; "
+            "only a multiple of the requests has a default"
+        )
+    return pages, _consecutive(rows, max(rows // max(requests, 1), 1), device)
 
 
 def head_weights(

@@ -154,7 +154,10 @@ class Indexer(CacheOps):
         start: torch.Tensor | None,
         end: torch.Tensor,
         *,
+        sorted: bool = True,
         ids: str = "relative",
+        block_table: torch.Tensor | None = None,
+        row_to_request: torch.Tensor | None = None,
         out: torch.Tensor | None = None,
         workspace: torch.Tensor | None = None,
     ) -> torch.Tensor:
@@ -167,23 +170,33 @@ class Indexer(CacheOps):
             logits: [T, N] float32 or bfloat16; rows may be further apart than N (a slice of the
                 first columns).
             start, end: [T] int32 window of each row; None starts at 0.
-            ids: "relative" to the window's start, or "entry" for columns.
+            sorted: False gives the same columns in ascending order, which saves CPUs the sort.
+            ids: "relative" to the window's start, "entry" for columns, or "slot" of the cache
+                (page id * P + offset) of the entry with the column's number; -1 in the place of
+                those without a page: beyond the table, of an unknown request, on a negative page.
+            block_table, row_to_request: for slots, as in `paged_mqa_logits`.
         """
         device = self.device
         strided = checks.strided_logits(logits, device)
-        checks.choice("ids", ids, IDS[:2])
-        start, end = checks.window(start, end, logits.shape[0], device)
-        shape = (logits.shape[0], self.spec.topk)
-        chosen = checks.output("out", out, shape, torch.int32, device)
-        if self._caller is None or not logits.numel():
-            found = reference.topk(logits, self.spec.topk, start, end)
-            if ids == "entry":
-                found = torch.where(found < 0, -1, found + start.clamp(0)[:, None])
-            return chosen.copy_(found)
-        inputs = {"logits": strided, "start": start, "end": end}
-        entry = "topk_bf16" if logits.dtype is torch.bfloat16 else "topk"
-        scalars = (logits.shape[1], IDS.index(ids))
-        by_rows = ("logits", "start", "end", "out")
+        checks.choice("ids", ids, IDS)
+        rows = logits.shape[0]
+        start, end = checks.window(start, end, rows, device)
+        table: dict[str, torch.Tensor] = {}
+        if ids == "slot":
+            tensors = checks.table(block_table, row_to_request, rows, device)
+            table = dict(zip(("block_table", "row_to_request"), tensors))
+        chosen = checks.output("out", out, (rows, self.spec.topk), torch.int32, device)
+        inputs = {"logits": strided, "start": start, "end": end, **table}
+        if self._caller is None or not all(tensor.numel() for tensor in inputs.values()):
+            found = reference.topk(logits, self.spec.topk, start, end, sorted=sorted)
+            tables = (table.get("block_table"), table.get("row_to_request"))
+            return chosen.copy_(reference.as_ids(found, ids, start, *tables, self.spec))
+        entry = "topk_slots" if table else "topk"
+        if logits.dtype is torch.bfloat16:
+            entry += "_bf16"
+        page_size = (self.spec.page_size,) if table else ()
+        scalars = (logits.shape[1], IDS.index(ids), *page_size, int(sorted))
+        by_rows = ("logits", "start", "end", "row_to_request", "out")
         call = Call("topk", entry, inputs, {"out": chosen}, scalars, by_rows)
         self._caller.run(call, workspace)
         return chosen

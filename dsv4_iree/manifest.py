@@ -21,7 +21,7 @@ from dsv4_iree.spec import OPS, CacheLayout, IndexerSpec
 
 FORMAT = 2  # of the manifest file
 MAX_MANIFEST_BYTES = 64 * 1024
-ABI = {**dict.fromkeys(OPS, 1), "topk": 2}
+ABI = {**dict.fromkeys(OPS, 1), "topk": 3}
 """Per op; raised whenever its arguments, their order or their meaning change."""
 _VECTOR = ("head_dim", "format")
 _CACHE = ("page_size", "layout")

@@ -156,16 +156,28 @@ def paged_mqa_logits(
     return logits
 
 
-def topk(logits: torch.Tensor, k: int, start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+def topk(
+    logits: torch.Tensor,
+    k: int,
+    start: torch.Tensor,
+    end: torch.Tensor,
+    *,
+    sorted: bool = True,
+) -> torch.Tensor:
     """[T, k] int32: columns of the k largest logits in each row's window, relative to its start.
 
     Largest first; equal logits (and +0, -0): lowest column first. NaN and -inf are never selected;
-    -1 once nothing else is left. Nothing outside [start, end) is looked at.
+    -1 once nothing else is left. Nothing outside [start, end) is looked at. Not `sorted`: the same
+    columns in ascending order.
     """
     eligible = _inside(start, end, logits.shape[1]) & (logits > NEG_INF)  # false for NaN
     ranked = torch.where(eligible, logits, NEG_INF)
     order = torch.argsort(ranked, dim=1, descending=True, stable=True)[:, :k]
-    chosen = torch.where(eligible.gather(1, order), order - start.clamp(0)[:, None], -1)
+    found = eligible.gather(1, order)
+    if not sorted:
+        order = torch.where(found, order, logits.shape[1]).sort(dim=1).values
+        found = order < logits.shape[1]
+    chosen = torch.where(found, order - start.clamp(0)[:, None], -1)
     return pad(chosen, (0, k - chosen.shape[1]), value=-1).to(torch.int32)
 
 
@@ -201,17 +213,24 @@ def as_ids(
     chosen: torch.Tensor,
     ids: str,
     start: torch.Tensor,
-    block_table: torch.Tensor,
-    row_to_request: torch.Tensor,
+    block_table: torch.Tensor | None,
+    row_to_request: torch.Tensor | None,
     spec: IndexerSpec,
 ) -> torch.Tensor:
-    """Relative entries [T, k] as `ids`: "relative", "entry" of the request, or "slot"."""
-    entry = chosen + start.clamp(0)[:, None]
-    if ids == "slot":
-        table = block_table[row_to_request.long().clamp(0, max(block_table.shape[0] - 1, 0))]
-        page = table.gather(1, (entry // spec.page_size).long().clamp(0, table.shape[1] - 1))
-        entry = page * spec.page_size + entry % spec.page_size
-    return chosen if ids == "relative" else torch.where(chosen < 0, -1, entry)
+    """Relative entries [T, k] as `ids`: "relative", "entry" of the request, or "slot".
+
+    A slot is page * P + offset; -1 for an entry without a page: beyond the block table, of a
+    request outside it, or on a negative page id.
+    """
+    if ids == "relative":
+        return chosen
+    entry = torch.where(chosen < 0, -1, chosen + start.clamp(0)[:, None])
+    if ids == "entry":
+        return entry
+    assert block_table is not None
+    assert row_to_request is not None
+    page, _ = _pages(block_table, row_to_request, entry, 2**31, spec, missing=-1)
+    return torch.where(page < 0, -1, page * spec.page_size + entry % spec.page_size).int()
 
 
 def _columns(memory: tuple[torch.Tensor, ...], spec: IndexerSpec) -> tuple[slice, ...]:
@@ -247,8 +266,9 @@ def _pages(
     entries: torch.Tensor,
     num_pages: int,
     spec: IndexerSpec,
+    missing: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Page of each entry [R, n], 0 where it is not visible, and whether it is visible [R, n]."""
+    """Page of each entry [R, n], `missing` if it is not visible, and whether it is [R, n]."""
     requests, width = block_table.shape
     entry, request = entries.long(), row_to_request.long()[:, None]
     known = (entry >= 0) & (entry < width * spec.page_size)
@@ -257,4 +277,4 @@ def _pages(
     page = torch.zeros_like(entry)
     page[known] = block_table.reshape(-1)[flat[known]].long()
     visible = known & (page >= 0) & (page < num_pages)
-    return page * visible, visible
+    return torch.where(visible, page, missing), visible

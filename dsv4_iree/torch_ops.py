@@ -137,13 +137,41 @@ def _(
 
 
 @torch.library.custom_op("dsv4_iree::topk", mutates_args=())
-def topk(logits: Tensor, start: Tensor, end: Tensor, k: int) -> Tensor:
-    """[T, k] int32 columns relative to the windows' starts; see `Indexer.topk`."""
-    return _indexer(IndexerSpec(topk=k), logits.device).topk(logits, start, end)
+def topk(
+    logits: Tensor,
+    start: Tensor,
+    end: Tensor,
+    k: int,
+    sorted: bool = True,
+    ids: str = "relative",
+    block_table: Tensor | None = None,
+    row_to_request: Tensor | None = None,
+    page_size: int = 64,
+) -> Tensor:
+    """[T, k] int32 columns, or slots of pages of page_size; see `Indexer.topk`."""
+    return _indexer(IndexerSpec(topk=k, page_size=page_size), logits.device).topk(
+        logits,
+        start,
+        end,
+        sorted=sorted,
+        ids=ids,
+        block_table=block_table,
+        row_to_request=row_to_request,
+    )
 
 
 @topk.register_fake
-def _(logits: Tensor, start: Tensor, end: Tensor, k: int) -> Tensor:
+def _(
+    logits: Tensor,
+    start: Tensor,
+    end: Tensor,
+    k: int,
+    sorted: bool = True,
+    ids: str = "relative",
+    block_table: Tensor | None = None,
+    row_to_request: Tensor | None = None,
+    page_size: int = 64,
+) -> Tensor:
     return logits.new_empty((logits.shape[0], k), dtype=torch.int32)
 
 

@@ -144,7 +144,9 @@ def test_write_cache_refuses_other_slots(indexer):
 
 def test_ids_of_an_unknown_kind_are_refused(indexer):
     window = torch.ones(2, dtype=torch.int32)
-    with refuses("ids: expected relative or entry, got 'slot'"):
+    with refuses("ids: expected relative or entry or slot, got 'page'"):
+        indexer.topk(torch.zeros(2, 9), None, window, ids="page")
+    with refuses("block_table: expected a torch.Tensor, got NoneType"):
         indexer.topk(torch.zeros(2, 9), None, window, ids="slot")
 
 

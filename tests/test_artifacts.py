@@ -81,7 +81,7 @@ def test_an_artifact_without_its_code_is_found(folder):
 
 CHANGES = {
     "another release": ({"iree": "3.9"}, "compiled with IREE 3.9, the runtime is 3.13"),
-    "an older abi": ({"abi": 0}, "abi is 0, need 2"),
+    "an older abi": ({"abi": 0}, "abi is 0, need 3"),
     "another target": ({"target": "gfx942"}, "target is gfx942, need cpu"),
     "another k": ({"spec": {"topk": 9}}, "topk is 9, need 8"),
     "another op": ({"op": "quantize"}, "op is quantize, need topk"),

@@ -57,7 +57,8 @@ def patterns(columns: int, seed: int) -> list[torch.Tensor]:
     columns=st.sampled_from([0, 1, 7, 8, 9, 63, 64, 65, 1055, 1056, 1057, 4000, 20011]),
     first=st.integers(-3, 90),
     cut=st.integers(-90, 90),
-    absolute=st.booleans(),
+    ids=st.sampled_from(["relative", "entry", "slot"]),
+    ascending=st.booleans(),
     bf16=st.booleans(),
     gap=st.sampled_from([0, 1, 70]),
     seed=st.integers(0, 999),
@@ -67,7 +68,8 @@ def test_any_row_in_any_window(
     columns: int,
     first: int,
     cut: int,
-    absolute: bool,
+    ids: str,
+    ascending: bool,
     bf16: bool,
     gap: int,
     seed: int,
@@ -79,12 +81,14 @@ def test_any_row_in_any_window(
     logits = logits[:, :columns]
     start = torch.full((len(logits),), first, dtype=torch.int32)
     end = torch.full((len(logits),), columns - cut, dtype=torch.int32)
-    ids = "entry" if absolute else "relative"
-    chosen = compiled(SPEC, "topk").topk(logits, start, end, ids=ids)
-    expected = plain.topk(logits, 8, start, end)
-    if absolute:
-        expected = torch.where(expected < 0, -1, expected + max(first, 0))
-    assert_bytes_equal(chosen, expected)
+    table = torch.arange(len(logits) * 4, dtype=torch.int32).view(len(logits), 4).flip(1)
+    rows = torch.arange(len(logits), dtype=torch.int32)
+    options = {"block_table": table, "row_to_request": rows} if ids == "slot" else {}
+    chosen = compiled(SPEC, "topk").topk(
+        logits, start, end, sorted=not ascending, ids=ids, **options
+    )
+    expected = plain.topk(logits, 8, start, end, sorted=not ascending)
+    assert_bytes_equal(chosen, plain.as_ids(expected, ids, start, table, rows, SPEC))
 
 
 @pytest.mark.parametrize("k", [8, 512, 4096])

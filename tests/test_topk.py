@@ -146,6 +146,14 @@ def test_rows_may_be_further_apart_than_they_are_long(
     end = torch.full((len(whole),), MAX, dtype=torch.int32)
     indexer = dsv4_iree.load(K64, **options)
     assert indexer.topk(whole[:, :290], start, end).tolist() == expected
+    ascending = indexer.topk(whole[:, :290], start, end, sorted=False, ids="entry")
+    for row, ids in zip(ascending.tolist(), expected):
+        columns = sorted(j + 5 for j in ids if j >= 0)
+        assert row == columns + [-1] * (64 - len(columns))
+    table = torch.arange(19 * len(whole), dtype=torch.int32).flip(0).view(len(whole), 19)
+    slots = indexer.topk(whole[:, :290], start, end, ids="slot", block_table=table)
+    for pages, row, ids in zip(table.tolist(), slots.tolist(), expected):
+        assert row == [slot_of(j + 5, pages) if j >= 0 else -1 for j in ids]
 
 
 def test_logits_of_other_strides_are_refused(backend: Backend) -> None:
@@ -179,6 +187,73 @@ def test_nothing_outside_the_window_is_selected(backend: Backend, ids: str, pois
     assert_bytes_equal(chosen, torch.where(wanted < 0, -1, wanted + base))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("k", [1, 64, 512])
+def test_unsorted_are_the_same_columns_in_ascending_order(
+    backend: Backend, k: int, dtype: torch.dtype
+) -> None:
+    rows = torch.stack(list(hard_rows(300).values())).to(dtype)
+    start, end = (torch.full((len(rows),), n, dtype=torch.int32) for n in (7, 290))
+    for ids, base in (("relative", 0), ("entry", 7)):
+        chosen = backend(spec_of(k), "topk").topk(rows, start, end, sorted=False, ids=ids)
+        for row, got in zip(rows.float(), chosen.tolist()):
+            wanted = sorted(j for j in by_python_sort(row.tolist(), k, 7, 290) if j >= 0)
+            assert got == [j + base for j in wanted] + [-1] * (k - len(wanted))
+
+
+def slot_of(entry: int, pages: list[int] | None) -> int:
+    """Slot in pages of 16 entries, word for word."""
+    if entry < 0 or pages is None or entry // 16 >= len(pages) or pages[entry // 16] < 0:
+        return -1
+    return pages[entry // 16] * 16 + entry % 16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("order", ["sorted", "ascending"])
+def test_slots_are_those_of_the_block_table(
+    backend: Backend, order: str, dtype: torch.dtype
+) -> None:
+    random = torch.Generator().manual_seed(12)
+    logits = torch.randn(7, 200, generator=random).round(decimals=1).to(dtype)
+    table = torch.randint(0, 2**27 - 1, (4, 11), generator=random).int()
+    table[1, 3], table[2, 0], table[3] = -1, MIN, torch.arange(11)
+    requests = int32(0, 1, 2, 3, 4, -1, 3)
+    windows = [(0, 200), (5, 200), (0, 150), (-3, MAX), (0, 200), (0, 200), (90, 91)]
+    start, end = (int32(*column) for column in zip(*windows))
+    chosen = backend(K64, "topk").topk(
+        logits,
+        start,
+        end,
+        sorted=order == "sorted",
+        ids="slot",
+        block_table=table,
+        row_to_request=requests,
+    )
+    for row, got in enumerate(chosen.tolist()):
+        first, last = windows[row]
+        found = by_python_sort(logits[row].tolist(), 64, first, last)
+        entries = [j + max(first, 0) for j in found if j >= 0]
+        if order == "ascending":
+            entries.sort()
+        request = int(requests[row])
+        pages = table[request].tolist() if 0 <= request < 4 else None
+        assert got == [slot_of(j, pages) for j in entries] + [-1] * (64 - len(entries))
+
+
+def test_rows_of_a_request_follow_each_other_unless_told_otherwise(backend: Backend) -> None:
+    logits, end = torch.arange(80.0).expand(4, 80).contiguous(), int32(80, 80, 80, 80)
+    table = torch.tensor([[5, 6, 7, 8, 9], [1, 2, 3, 4, 0]], dtype=torch.int32)
+    indexer = backend(spec_of(1), "topk")
+    chosen = indexer.topk(logits, None, end, ids="slot", block_table=table)
+    assert chosen[:, 0].tolist() == [159, 159, 15, 15]
+    with pytest.raises(ArgumentError, match=r"^block_table: expected a torch.Tensor, got None"):
+        indexer.topk(logits, None, end, ids="slot")
+    with pytest.raises(ArgumentError, match=r"^row_to_request: expected it for 4 rows of 3 req"):
+        indexer.topk(logits, None, end, ids="slot", block_table=table[[0, 1, 0]])
+    none = indexer.topk(logits, None, end, ids="slot", block_table=table[:, :0].clone())
+    assert none.eq(-1).all()
+
+
 @given(st.data())
 def test_any_row_and_window_is_selected_exactly(compiled: Backend, data: st.DataObject) -> None:
     level = st.sampled_from([-INF, -1.0, -0.0, 0.0, 1e-45, 1.0, 1.0000001, 3e38, INF, NAN])
@@ -186,6 +261,10 @@ def test_any_row_and_window_is_selected_exactly(compiled: Backend, data: st.Data
     first, last = (data.draw(st.integers(-3, 160)) for _ in range(2))
     chosen = compiled(K64, "topk").topk(torch.tensor([row]), int32(first), int32(last))
     assert chosen[0].tolist() == by_python_sort(row, 64, first, last)
+    arguments = (torch.tensor([row]), int32(first), int32(last))
+    ascending = compiled(K64, "topk").topk(*arguments, sorted=False)
+    wanted = sorted(chosen[chosen >= 0].tolist())
+    assert ascending[0].tolist() == wanted + [-1] * (64 - len(wanted))
 
 
 def test_twenty_runs_of_topk_give_the_same_ids(compiled: Backend) -> None:

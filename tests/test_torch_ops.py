@@ -42,6 +42,7 @@ def test_ops_pass_opcheck(reference):
         (OPS.mqa_logits, ragged(reference(SPEC).quantize)),
         (OPS.paged_mqa_logits, (*paged(), 16, 120)),
         (OPS.topk, (torch.randn(2, 9), *window, 8)),
+        (OPS.topk, (torch.randn(2, 9), *window, 8, False, "slot", *paged()[4:6], 16)),
         (OPS.index_topk, (*paged(), 16, 8)),
     ):
         torch.library.opcheck(op, args)

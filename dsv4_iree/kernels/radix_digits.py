@@ -24,11 +24,16 @@ from dsv4_iree.kernels.radix_steps import (
 
 def first_pass(source: Source, group: Group) -> str:
     """%digit_prefix, %digit_low, %digit_need, %digit_group from the top digit of all entries."""
-    count = sweep(
-        source, "top", group, lambda us: "\n".join(_count_top(source, u, group) for u in us)
+    return top_digit(
+        sweep(source, "top", group, lambda us: "\n".join(count_top(source, u, group) for u in us)),
+        group,
     )
+
+
+def top_digit(count: str, group: Group) -> str:
+    """The same from the top digits that the text `count` counts, by `count_top`."""
     return f"""\
-{_clear()}
+{_clear("top", group)}
 {count}
 gpu.barrier
 // No finite logit has the top digit 0.
@@ -43,12 +48,22 @@ gpu.barrier
 %digit_group = arith.addi %top_size, %zero : i32"""
 
 
-def _count_top(source: Source, u: str, group: Group) -> str:
+def count_top(source: Source, u: str, group: Group) -> str:
+    """Count the top digit of the entry that is named %<u>..., in bin 0 if %<u>is_in is false."""
     return f"""\
 {named(source.top, u)}
 %{u}bin32 = arith.select %{u}is_in, %{u}digit, %zero : i32
 %{u}bin64 = arith.extui %{u}bin32 : i32 to i64
 {_count(u, f"%{u}bin64", group)}"""
+
+
+def unknown(of: str, count: str, low: str) -> str:
+    """%<of>_...: a search among %<count> (i32) entries of %<low> bits, of which none is known."""
+    return f"""\
+%{of}_prefix = arith.addi %no_entry, %no_entry : i64
+%{of}_low = arith.addi {low}, %no_entry : i64
+%{of}_need = arith.addi %k32, %zero : i32
+%{of}_group = arith.addi %{count}, %zero : i32"""
 
 
 def narrow(source: Source, to: str, of: str, most: str, group: Group) -> str:
@@ -73,11 +88,10 @@ def narrow(source: Source, to: str, of: str, most: str, group: Group) -> str:
   scf.condition(%{tag}many) %{tag}prefix, %{tag}low, %{tag}need, %{tag}group : {state}
 }} do {{
 ^bb0(%{tag}prefix: i64, %{tag}low: i64, %{tag}need: i32, %{tag}group: i32):
-  // The last digit is 9 bits: 64 = 5 x 11 + 9.
-  %{tag}is_last = arith.cmpi ult, %{tag}low, %c11_i64 : i64
-  %{tag}width = arith.select %{tag}is_last, %c9_i64, %c11_i64 : i64
+  // The last digit may have fewer.
+  %{tag}width = arith.minui %{tag}low, %c11_i64 : i64
   %{tag}shift = arith.subi %{tag}low, %{tag}width : i64
-{indent(_clear(), "  ")}
+{indent(_clear(tag, group), "  ")}
 {indent(count, "  ")}
   gpu.barrier
 {indent(_find(f"{tag}f", f"%{tag}need", group), "  ")}
@@ -116,12 +130,21 @@ def _count(u: str, digit: str, group: Group) -> str:
 {atomic_add(f"{u}old", f"%{u}bin", "%one32", group)}"""
 
 
-def _clear() -> str:
-    return f"""\
+def _clear(tag: str, group: Group) -> str:
+    if group.threads >= 512:  # a few steps of a loop, and no registers for their addresses
+        return f"""\
 scf.for %bin = %thread to %bins step %threads {{
   memref.store %zero, %counts[%bin] : memref<{BINS}xi32, {SHARED}>
 }}
 gpu.barrier"""
+    lines = [
+        f"""\
+%{tag}far_bin{i} = arith.constant {i * group.threads} : index
+%{tag}own_bin{i} = arith.addi %thread, %{tag}far_bin{i} : index
+memref.store %zero, %counts[%{tag}own_bin{i}] : memref<{BINS}xi32, {SHARED}>"""
+        for i in range(BINS // group.threads)
+    ]
+    return "\n".join([*lines, "gpu.barrier"])
 
 
 def _find(tag: str, need: str, group: Group) -> str:
@@ -151,6 +174,13 @@ scf.if %{tag}fits {{
   }}
 }} else {{""")
     above = f"%{tag}before"
+    # One thread's bins are those.
+    lines.append(f"""\
+  %{tag}upto_all = arith.addi {above}, {total} : i32
+  %{tag}below_all = arith.cmpi slt, {above}, {need} : i32
+  %{tag}reaches_all = arith.cmpi sge, %{tag}upto_all, {need} : i32
+  %{tag}here_all = arith.andi %{tag}below_all, %{tag}reaches_all : i1
+  scf.if %{tag}here_all {{""")
     for i in range(per):
         lines.append(f"""\
   %{tag}reach{i} = arith.addi {above}, %{tag}count{i} : i32
@@ -165,6 +195,7 @@ scf.if %{tag}fits {{
   }}""")
         above = f"%{tag}reach{i}"
     lines.append(f"""\
+  }}
 }}
 gpu.barrier
 %{tag}_bin = memref.load %digit_found[%c0] : memref<3xi32, {SHARED}>

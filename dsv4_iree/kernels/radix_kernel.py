@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The two kernels of the radix top-k, as `stream.executable`s.
+"""What the kernels of the radix top-k share, and `rank`, the one that reads no logits.
 
 An entry is one unsigned 64-bit number: above, a key that orders like its logit, or 0 if it cannot
 be selected; below, the complement of its column. So the largest entries are the answer, equal
 logits fall to the lowest column, no two entries are the same, and the order in which lanes find
 them does not matter.
 
-`keep` leaves the best k entries of each chunk of a row, in any order. `rank` does the same with
-what is left of all the row's chunks, and sorts. Both parts are in `radix_steps`.
+`radix_keep.keep` leaves the best k entries of each chunk of a row, in any order; `rank` does the
+same with what is left of all the row's chunks, and sorts. Their steps are in `radix_steps`,
+`radix_digits` (which entries), `radix_tile` (tiles of logits) and `radix_sort`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from textwrap import indent
 
 from dsv4_iree.kernels import radix_sort
@@ -22,16 +24,16 @@ from dsv4_iree.kernels.radix_steps import (
     HELD,
     SHARED,
     Group,
-    Source,
     append,
+    buffer_above,
     entries,
-    hold,
+    least,
     prologue,
     shared_entries,
 )
 
 KEEPERS = 512  # threads of a workgroup of `keep`: two can be in one H200 multiprocessor
-CHUNK = KEEPERS * HELD  # logits of a workgroup of `keep`
+CHUNK = KEEPERS * HELD  # logits that a workgroup holds at a time
 
 EXECUTABLE = """\
 stream.executable private @{name} {{
@@ -51,8 +53,7 @@ stream.executable private @{name} {{
   }}
 }}"""
 
-WINDOW = (
-    """\
+WINDOW = """\
 %start_memory = stream.binding.subspan %start[%c0] : !stream.binding -> memref<?xi32>{%rows}
 %end_memory = stream.binding.subspan %end[%c0] : !stream.binding -> memref<?xi32>{%rows}
 %start32 = memref.load %start_memory[%row] : memref<?xi32>
@@ -61,56 +62,16 @@ WINDOW = (
 %end_any = arith.index_cast %end32 : i32 to index
 %first = arith.maxsi %start_any, %c0 : index
 %stop = arith.minsi %end_any, %columns : index
-%chunk_entries = arith.constant """
-    + str(CHUNK)
-    + """ : index
 %length_any = arith.subi %stop, %first : index
-%length = arith.maxsi %length_any, %c0 : index
+%length = arith.maxsi %length_any, %c0 : index"""
+
+KEPT = """\
 %kept_size_any = arith.muli %rows, %chunks : index
 %kept_size = arith.muli %kept_size_any, %k : index
 %kept = stream.binding.subspan %kept_binding[%c0]
     : !stream.binding -> memref<?xi64, strided<[1], offset: ?>>{%kept_size}
 %row_region_any = arith.muli %row, %chunks : index
 %row_region = arith.muli %row_region_any, %k : index"""
-)
-
-KEEP = """\
-%chunk = stream.dispatch.workgroup.id[1] : index
-%chunk_first = arith.muli %chunk, %chunk_entries : index
-%chunk_left = arith.subi %length, %chunk_first : index
-%logits_count_any = arith.minsi %chunk_left, %chunk_entries : index
-%logits_count = arith.maxsi %logits_count_any, %c0 : index
-%chunk_column = arith.addi %first, %chunk_first : index
-%column32 = arith.index_cast %chunk_column : index to i32
-%low_of_first = arith.subi %minus_one, %column32 : i32
-%extent = arith.muli %rows, %row_stride : index
-%logits = stream.binding.subspan %logits_binding[%c0]
-    : !stream.binding -> memref<?x{element}, strided<[1], offset: ?>>{{%extent}}
-%row_at = arith.muli %row, %row_stride : index
-%origin = arith.addi %row_at, %chunk_column : index
-%region_any = arith.muli %chunk, %k : index
-%region = arith.addi %row_region, %region_any : index
-%used = arith.cmpi sgt, %logits_count, %c0 : index
-{short}
-scf.if %used {{
-{hold}
-{first_pass}
-{narrow}
-{gather}
-  gpu.barrier
-  %buffer_count32 = memref.load %slots[%c0] : memref<2xi32, {shared}>
-  %buffer_count = arith.index_cast %buffer_count32 : i32 to index
-{refine}
-{emit}
-  gpu.barrier
-  %filled32 = memref.load %slots[%c1] : memref<2xi32, {shared}>
-  %filled = arith.index_cast %filled32 : i32 to index
-  %blank = arith.addi %filled, %thread : index
-  scf.for %slot = %blank to %k step %threads {{
-    %slot_at = arith.addi %region, %slot : index
-    memref.store %no_entry, %kept[%slot_at] : memref<?xi64, strided<[1], offset: ?>>
-  }}
-}}"""
 
 RANK = """\
 %used_chunks = arith.ceildivui %length, %chunk_entries : index
@@ -121,101 +82,103 @@ RANK = """\
 gpu.barrier
 %buffer_count32 = memref.load %slots[%c0] : memref<2xi32, {shared}>
 %buffer_count = arith.index_cast %buffer_count32 : i32 to index
-{refine}
-{sort}
+{best}"""
+
+# The entries of a row of one chunk are in order already.
+RANK_OR_LOAD = """\
+%has_more = arith.cmpi ugt, %chunks, %c1 : index
+%ranked:{per} = scf.if %has_more -> ({kinds}) {{
+{rank}
+  scf.yield {sorted} : {kinds}
+}} else {{
+{load}
+  scf.yield {loaded} : {kinds}
+}}"""
+
+LOAD = """\
+  %place_any{e} = arith.addi %rank, %past{e} : index
+  %place{e} = arith.minui %place_any{e}, %last_rank : index
+  %kept_at{e} = arith.addi %row_region, %place{e} : index
+  %loaded{e} = memref.load %kept[%kept_at{e}] : memref<?xi64, strided<[1], offset: ?>>"""
+
+WRITE = """\
 %result = stream.binding.subspan %result_binding[%c0]
     : !stream.binding -> memref<?x{k}xi32>{{%rows}}
 %first32 = arith.index_cast %first : index to i32
 %is_relative = arith.cmpi eq, %ids, %c0 : index
 %base = arith.select %is_relative, %first32, %zero : i32
-{table}
-%per = arith.constant {per} : index
-%rank = arith.muli %thread, %per : index
+{is_slot}
 {write}"""
 
-
-# A window of at most k entries is ranked by entry number alone, if that is asked for; then its
-# logits are not read.
-SHORT = """\
-%asks_short = arith.cmpi sgt, %skip_short, %c0 : index
-%window = arith.subi %end_any, %first : index
-%holds_few = arith.cmpi sle, %window, %k : index
-%is_short = arith.andi %asks_short, %holds_few : i1"""
-
 TABLE = """\
-%page_size = arith.constant {page_size} : index
 %block_table = stream.binding.subspan %block_table_binding[%c0]
-    : !stream.binding -> memref<?x?xi32>{{%requests, %width}}
+    : !stream.binding -> memref<?x?xi32>{%requests, %width}
 %row_to_request = stream.binding.subspan %row_to_request_binding[%c0]
-    : !stream.binding -> memref<?xi32>{{%rows}}
+    : !stream.binding -> memref<?xi32>{%rows}
 %asks32 = memref.load %row_to_request[%row] : memref<?xi32>
 %asks = arith.index_cast %asks32 : i32 to index
 %asks_known = arith.cmpi ult, %asks, %requests : index"""
 
-BY_NUMBER = """\
-%$is_in = arith.cmpi ult, %$any, %logits_count : index
-%$can_be = arith.andi %$is_in, %asks_known : i1
-%$value = scf.if %$can_be -> (f32) {
-  %$column = arith.addi %chunk_column, %$any : index
-  %$entry = arith.divui %$column, %page_size : index
-  %$page32 = memref.load %block_table[%asks, %$entry] : memref<?x?xi32>
-  %$page = arith.index_cast %$page32 : i32 to index
-  // Negative ids are large unsigned numbers.
-  %$visible = arith.cmpi ult, %$page, %num_pages : index
-  %$number32 = arith.index_cast %$any : index to i32
-  %$number = arith.sitofp %$number32 : i32 to f32
-  %$minus = arith.negf %$number : f32
-  %$chosen = arith.select %$visible, %$minus, %minus_inf : f32
-  scf.yield %$chosen : f32
-} else {
-  scf.yield %minus_inf : f32
-}"""
 
+@dataclass(frozen=True)
+class Ids:
+    """What `rank` can write of an entry.
 
-def keep(name: str, element: str, k: int, group: Group, page_size: int = 0) -> str:
-    """`@<name>`: the best k entries of every chunk, then 0 where there are fewer.
+    The number `ids` is 0 for ids from the window's start, 1 for columns and, with a table, 2 for
+    slots of the cache.
 
     Args:
-        element: type of a logit, f32 or bf16.
-        page_size: of the cache whose logits these are, for `index_topk`.
-        lanes: of a subgroup.
+        table: whether there are a block table and a request for each row.
+        page_size: of the cache of that table; 0: a number of the dispatch.
+        orders: whether the number `sorted` says that the largest come first, and 0 that the lowest
+            columns do; else the largest do.
     """
-    logits, gathered = _logits(element), shared_entries(GATHERED)
-    by_number = BY_NUMBER if page_size else ""
-    body = KEEP.format(
-        short="\n".join([TABLE.format(page_size=page_size), SHORT]) if page_size else "",
-        element=element,
-        shared=SHARED,
-        hold=_in(hold(logits, group, by_number, k)),
-        first_pass=_in(first_pass(logits, group)),
-        narrow=_in(narrow(logits, "near", "digit", "%gathered", group)),
-        gather=_in(append(logits, "near", "%slot0_pointer", "%buffer", gathered, "%c0", group)),
-        refine=_in(narrow(BUFFER, "exact", "near", "%k32", group)),
-        emit=_in(
-            append(
-                BUFFER,
-                "exact",
-                "%slot1_pointer",
-                "%kept",
-                "memref<?xi64, strided<[1], offset: ?>>",
-                "%region",
-                group,
-            )
-        ),
-    )
-    table = ("block_table_binding", "row_to_request_binding") if page_size else ()
-    bindings = ("logits_binding", "start", "end", *table, "kept_binding")
-    of_table = ("requests", "width", "num_pages", "skip_short") if page_size else ()
-    numbers = ("rows", "chunks", "row_stride", "columns", *of_table)
-    return _executable(name, bindings, numbers, "%chunks", k, group, body)
+
+    table: bool = False
+    page_size: int = 0
+    orders: bool = False
+
+    @property
+    def bindings(self) -> tuple[str, ...]:
+        return ("block_table_binding", "row_to_request_binding") if self.table else ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Numbers of the dispatch, after `ids`."""
+        of_table = ("requests", "width") if self.table else ()
+        page_size = ("page_size",) if self.table and not self.page_size else ()
+        return (*of_table, *page_size, *(("sorted",) if self.orders else ()))
+
+    def constants(self) -> str:
+        """What is not a number of the dispatch."""
+        lines = [TABLE] if self.table else []
+        if self.page_size:
+            lines.append(f"%page_size = arith.constant {self.page_size} : index")
+        if not self.orders:
+            lines.append("%sorted = arith.constant 1 : index")
+        return "\n".join(lines)
 
 
-def rank(name: str, k: int, group: Group, page_size: int = 0) -> str:
-    """`@<name>`: ids [rows, k] of a row's best entries among those kept of its chunks.
+def rank(
+    name: str,
+    k: int,
+    group: Group,
+    page_size: int = 0,
+    gathered: int = GATHERED,
+    ids: Ids | None = None,
+    *,
+    in_order: bool = False,
+) -> str:
+    """`@<name>`: ids [rows, k] of a row's best entries among the k kept of each of its chunks.
 
-    The number `ids` is 0 for ids from the window's start, 1 for columns and, with a page size, 2
-    for slots of the cache.
+    The number `chunk_entries` is the length of a chunk.
+
+    Args:
+        page_size: of `index_topk`; short for Ids(table=True, page_size=page_size).
+        gathered: entries that shared memory holds, at least those that are sorted.
+        in_order: whether the entries of a row's only chunk are in the order of the result.
     """
+    ids = ids or Ids(bool(page_size), page_size)
     kept = entries(
         "kept",
         """\
@@ -223,37 +186,93 @@ def rank(name: str, k: int, group: Group, page_size: int = 0) -> str:
 %$raw = memref.load %kept[%$index] : memref<?xi64, strided<[1], offset: ?>>""",
         8,
     )
-    size, gathered = radix_sort.size(k, group), shared_entries(GATHERED)
-    body = RANK.format(
-        k=k,
-        per=size // group.threads,
+    memory, per = shared_entries(gathered), radix_sort.size(k, group) // group.threads
+    text = RANK.format(
         shared=SHARED,
         first_pass=first_pass(kept, group),
         narrow=narrow(kept, "near", "digit", "%gathered", group),
-        gather=append(kept, "near", "%slot0_pointer", "%buffer", gathered, "%c0", group),
-        refine=_refine(size, group),
-        sort=radix_sort.sort(size, group),
-        write="\n".join(_write(k, e, page_size) for e in range(size // group.threads)),
-        table=TABLE.format(page_size=page_size) + "\n" + IS_SLOT if page_size else "",
+        gather=append(kept, "near", "%slot0_pointer", "%buffer", memory, "%c0", group),
+        best=best(k, "near", group, gathered=gathered),
     )
-    table = ("block_table_binding", "row_to_request_binding") if page_size else ()
-    bindings = ("kept_binding", "start", "end", *table, "result_binding")
-    of_table = ("requests", "width") if page_size else ()
-    numbers = ("rows", "chunks", "columns", "ids", *of_table)
-    return _executable(name, bindings, numbers, "%c1", k, group, body)
+    names = [f"%sorted{e}" for e in range(per)]
+    if in_order:
+        text = RANK_OR_LOAD.format(
+            per=per,
+            kinds=", ".join(["i64"] * per),
+            rank=indent(text, "  "),
+            sorted=", ".join(names),
+            load="\n".join(LOAD.format(e=e) for e in range(per)),
+            loaded=", ".join(f"%loaded{e}" for e in range(per)),
+        )
+        names = [f"%ranked#{e}" for e in range(per)]
+    write = WRITE.format(
+        k=k,
+        is_slot=IS_SLOT if ids.table else "",
+        write="\n".join(_write(k, e, name, ids.table) for e, name in enumerate(names)),
+    )
+    bindings = ("kept_binding", "start", "end", *ids.bindings, "result_binding")
+    numbers = ("rows", "chunks", "columns", "ids", *ids.numbers, "chunk_entries")
+    body = "\n".join([KEPT, ids.constants(), places(per), text, write])
+    return executable(name, bindings, numbers, "%c1", k, group, body, gathered)
 
 
-def _refine(size: int, group: Group) -> str:
-    """%found_count entries in %found: those gathered, or fewer where not so many can be sorted."""
-    if size == GATHERED:
+def places(per: int) -> str:
+    """%rank: the first of the thread's `per` places in the order; %past<e>: how much later e is."""
+    lines = [
+        f"""\
+%per = arith.constant {per} : index
+%rank = arith.muli %thread, %per : index
+%last_rank = arith.subi %k, %c1 : index"""
+    ]
+    return "\n".join([*lines, *(f"%past{e} = arith.constant {e} : index" for e in range(per))])
+
+
+def best(
+    k: int,
+    of: str,
+    group: Group,
+    above: str = "%no_entry",
+    spare: int = 0,
+    gathered: int = GATHERED,
+) -> str:
+    """%sorted<e>: the best k of %buffer_count entries in %buffer, in order, by the search %<of>_...
+
+    Args:
+        above: what is taken from entries in that search.
+        spare: entries of the shared memory %spare, to be used; 0: there is none.
+        gathered: entries that %buffer holds.
+    """
+    size = radix_sort.size(k, group)
+    room = size if size == gathered else spare or size
+    refine = _refine(size, of, group, above, room, gathered, bool(spare))
+    return f"{refine}\n{radix_sort.sort(size, group, room)}"
+
+
+def _refine(
+    size: int, of: str, group: Group, above: str, room: int, gathered: int, has_spare: bool
+) -> str:
+    """%found_count entries in %found, no more than can be sorted, of which those below
+    %exact_least do not count. By column none but the k best may be sorted."""
+    kind = shared_entries(room)
+    found = f"memref.cast %spare : {kind} to {kind}" if has_spare else f"memref.alloc() : {kind}"
+    search = f"""\
+%is_sorted = arith.cmpi ne, %sorted, %c0 : index
+%most_sorted = arith.constant {size} : i32
+%most_found = arith.select %is_sorted, %most_sorted, %k32 : i32
+%all_bits = arith.constant -1 : i64
+%low_bits = arith.constant 0xFFFFFFFF : i64
+%order_bits = arith.select %is_sorted, %all_bits, %low_bits : i64
+{narrow(buffer_above(above, gathered), "exact", of, "%most_found", group)}"""
+    if size == gathered:
         return f"""\
+{search}
+{least("exact", above)}
 %found_count = arith.addi %buffer_count, %c0 : index
-%found = memref.cast %buffer : {shared_entries(GATHERED)} to {shared_entries(GATHERED)}"""
+%found = memref.cast %buffer : {kind} to {kind}"""
     return f"""\
-%sorted_most = arith.constant {size} : i32
-%found = memref.alloc() : {shared_entries(size)}
-{narrow(BUFFER, "exact", "near", "%sorted_most", group)}
-{append(BUFFER, "exact", "%slot1_pointer", "%found", shared_entries(size), "%c0", group)}
+{search}
+%found = {found}
+{append(BUFFER, "exact", "%slot1_pointer", "%found", kind, "%c0", group, above)}
 gpu.barrier
 %found32 = memref.load %slots[%c1] : memref<2xi32, {SHARED}>
 %found_count = arith.index_cast %found32 : i32 to index"""
@@ -263,34 +282,41 @@ IS_SLOT = """\
 %slots_asked = arith.constant 2 : index
 %is_slot = arith.cmpi eq, %ids, %slots_asked : index"""
 
-# What is selected is visible: its request and its page are in range.
+# In `index_topk` what is selected is visible, so there is a page; logits alone may have none.
 SLOT = """\
+%maps{e} = arith.andi %is_entry{e}, %is_slot : i1
 %id{e} = scf.if %maps{e} -> (i32) {{
   %at{e} = arith.index_cast %column{e} : i32 to index
   %page_at{e} = arith.divui %at{e}, %page_size : index
   %token{e} = arith.remui %at{e}, %page_size : index
-  %page32_{e} = memref.load %block_table[%asks, %page_at{e}] : memref<?x?xi32>
+  %in_table{e} = arith.cmpi ult, %page_at{e}, %width : index
+  %has_page{e} = arith.andi %in_table{e}, %asks_known : i1
+  %page32_{e} = scf.if %has_page{e} -> (i32) {{
+    %page_any{e} = memref.load %block_table[%asks, %page_at{e}] : memref<?x?xi32>
+    scf.yield %page_any{e} : i32
+  }} else {{
+    scf.yield %minus_one : i32
+  }}
   %page{e} = arith.index_cast %page32_{e} : i32 to index
   %page_slot{e} = arith.muli %page{e}, %page_size : index
   %slot{e} = arith.addi %page_slot{e}, %token{e} : index
   %slot32_{e} = arith.index_cast %slot{e} : index to i32
-  scf.yield %slot32_{e} : i32
+  %is_page{e} = arith.cmpi sge, %page32_{e}, %zero : i32
+  %slot_or_none{e} = arith.select %is_page{e}, %slot32_{e}, %minus_one : i32
+  scf.yield %slot_or_none{e} : i32
 }} else {{
   scf.yield %number{e} : i32
 }}"""
 
 
-def _write(k: int, e: int, page_size: int) -> str:
-    as_id = f"%id{e} = arith.addi %number{e}, %zero : i32"
-    if page_size:
-        as_id = f"%maps{e} = arith.andi %is_entry{e}, %is_slot : i1\n" + SLOT.format(e=e)
+def _write(k: int, e: int, entry: str, table: bool) -> str:
+    as_id = SLOT.format(e=e) if table else f"%id{e} = arith.addi %number{e}, %zero : i32"
     return f"""\
-%next{e} = arith.constant {e} : index
-%rank{e} = arith.addi %rank, %next{e} : index
-%low{e} = arith.trunci %sorted{e} : i64 to i32
+%rank{e} = arith.addi %rank, %past{e} : index
+%low{e} = arith.trunci {entry} : i64 to i32
 %column{e} = arith.subi %minus_one, %low{e} : i32
 %number{e} = arith.subi %column{e}, %base : i32
-%is_entry{e} = arith.cmpi ne, %sorted{e}, %no_entry : i64
+%is_entry{e} = arith.cmpi ne, {entry}, %no_entry : i64
 {as_id}
 %chosen{e} = arith.select %is_entry{e}, %id{e}, %minus_one : i32
 %is_wanted{e} = arith.cmpi ult, %rank{e}, %k : index
@@ -299,7 +325,7 @@ scf.if %is_wanted{e} {{
 }}"""
 
 
-def _executable(
+def executable(
     name: str,
     bindings: tuple[str, ...],
     numbers: tuple[str, ...],
@@ -307,10 +333,12 @@ def _executable(
     k: int,
     group: Group,
     body: str,
+    gathered: int = GATHERED,
 ) -> str:
+    """A kernel of one row by (%c1 or %chunks) workgroups, from its arguments and its body."""
     parameters = [f"%{binding}: !stream.binding" for binding in bindings]
     parameters += [f"%{number}: index" for number in numbers]
-    text = "\n".join([prologue(k, group), WINDOW, body])
+    text = "\n".join([prologue(k, group, gathered), WINDOW, body])
     # Registers for the workgroups that fill half of a multiprocessor.
     resident = f",\n        nvvm.minctasm = {1024 // group.threads} : i32"
     return EXECUTABLE.format(
@@ -322,52 +350,3 @@ def _executable(
         resident=resident if group.lanes == 32 else "",
         body=indent(text, " " * 6),
     )
-
-
-def _logits(element: str) -> Source:
-    """A chunk's logits. NaN and -inf become 0; adding +0 makes -0 and +0 one key."""
-    load = f"""\
-%$index = arith.addi %origin, %$at : index
-%$narrow = memref.load %logits[%$index] : memref<?x{element}, strided<[1], offset: ?>>
-%$raw = arith.extf %$narrow : {element} to f32"""
-    if element == "f32":
-        load = load.replace("%$narrow =", "%$raw =").rsplit("\n", 1)[0]
-    key = """\
-%$sum = arith.addf %$raw, %$plus_zero : f32
-%$bits = arith.bitcast %$sum : f32 to i32
-%$sign = arith.shrsi %$bits, %c31_i32 : i32
-%$flip = arith.ori %$sign, %top_bit : i32
-%$key32 = arith.xori %$bits, %$flip : i32
-%$eligible = arith.cmpf ogt, %$raw, %minus_inf : f32"""
-    low = """\
-%$at32 = arith.index_cast %$at : index to i32
-%$low32 = arith.subi %low_of_first, %$at32 : i32"""
-    return Source(
-        "logits",
-        load,
-        f"""\
-{key}
-{low}
-%$key64 = arith.extui %$key32 : i32 to i64
-%$low64 = arith.extui %$low32 : i32 to i64
-%$high = arith.shli %$key64, %c32_i64 : i64
-%$both = arith.ori %$high, %$low64 : i64
-%$entry = arith.select %$eligible, %$both, %no_entry : i64""",
-        f"""\
-{key}
-%$digit_any = arith.shrui %$key32, %c21_i32 : i32
-%$digit = arith.select %$eligible, %$digit_any, %zero : i32""",
-        # Under other names than those of `entry`, which may follow.
-        low.replace("%$at32", "%$again_at32").replace("%$low32", "%$again_low32")
-        + """
-%$is_more = arith.cmpf ogt, %$raw, %least_value : f32
-%$is_equal = arith.cmpf oeq, %$raw, %least_value : f32
-%$is_early = arith.cmpi uge, %$again_low32, %least_low : i32
-%$is_tie = arith.andi %$is_equal, %$is_early : i1
-%$reaches = arith.ori %$is_more, %$is_tie : i1""",
-        held=True,
-    )
-
-
-def _in(text: str) -> str:
-    return indent(text, "  ")

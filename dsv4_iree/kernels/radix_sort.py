@@ -15,23 +15,32 @@ def size(k: int, group: Group) -> int:
     return max(group.threads, 1 << (k - 1).bit_length())
 
 
-def sort(entries: int, group: Group) -> str:
-    """%sorted<e>: entry number thread * per + e of the first %found_count in %found, then 0s."""
+def sort(entries: int, group: Group, room: int) -> str:
+    """%sorted<e>: entry number thread * per + e of the first %found_count in %found, then 0s.
+
+    %found holds `room` >= `entries`.
+
+    Entries below %exact_least are left out. They are sorted by the bits %order_bits, and cut to
+    them.
+    """
     per = entries // group.threads
     lines, names = [], [f"%unsorted{e}" for e in range(per)]
     for e, name in enumerate(names):
         lines.append(f"""\
 %far{e} = arith.constant {e * group.threads} : index
 %take{e} = arith.addi %far{e}, %thread : index
-%taken{e} = memref.load %found[%take{e}] : {shared_entries(group.threads * len(names))}
-%is_there{e} = arith.cmpi ult, %take{e}, %found_count : index
-{name} = arith.select %is_there{e}, %taken{e}, %no_entry : i64""")
+%taken{e} = memref.load %found[%take{e}] : {shared_entries(room)}
+%is_within{e} = arith.cmpi ult, %take{e}, %found_count : index
+%is_best{e} = arith.cmpi uge, %taken{e}, %exact_least : i64
+%is_there{e} = arith.andi %is_within{e}, %is_best{e} : i1
+%ordered{e} = arith.andi %taken{e}, %order_bits : i64
+{name} = arith.select %is_there{e}, %ordered{e}, %no_entry : i64""")
     lines.append("gpu.barrier")
     run = 2
     while run <= entries:
         apart = run // 2
         while apart:
-            text, names = _step(names, run, apart, group)
+            text, names = _step(names, run, apart, group, room)
             lines.append(text)
             apart //= 2
         run *= 2
@@ -39,7 +48,7 @@ def sort(entries: int, group: Group) -> str:
     return "\n".join(lines)
 
 
-def _step(names: list[str], run: int, apart: int, group: Group) -> tuple[str, list[str]]:
+def _step(names: list[str], run: int, apart: int, group: Group, room: int) -> tuple[str, list[str]]:
     """Compare entries `apart` from each other; runs of `run` fall and rise in turn."""
     per, tag = len(names), f"s{run}_{apart}"
     lines = []
@@ -50,7 +59,7 @@ def _step(names: list[str], run: int, apart: int, group: Group) -> tuple[str, li
     lines.append(_bit_is_clear(f"{tag}is_first", apart // per))
     # The first of a pair keeps the larger where runs fall, the second where they rise.
     lines.append(f"%{tag}larger = arith.cmpi eq, %{tag}falls, %{tag}is_first : i1")
-    lines.append(_exchange(names, apart // per, tag, group))
+    lines.append(_exchange(names, apart // per, tag, group, room))
     for e, name in enumerate(names):
         lines.append(f"""\
 %{tag}is_larger{e} = arith.cmpi ugt, {name}, %{tag}other{e} : i64
@@ -88,9 +97,9 @@ def _bit_is_clear(name: str, bit: int) -> str:
 %{name} = arith.cmpi eq, %{name}_has, %c0 : index"""
 
 
-def _exchange(names: list[str], threads: int, tag: str, group: Group) -> str:
+def _exchange(names: list[str], threads: int, tag: str, group: Group, room: int) -> str:
     """%<tag>other<e>: what the thread whose number differs in that bit has in place of each."""
-    lines, kind = [], shared_entries(group.threads * len(names))
+    lines, kind = [], shared_entries(room)
     if threads < group.lanes:
         lines.append(f"%{tag}by = arith.constant {threads} : i32")
         for e, name in enumerate(names):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import indent
 
 HELD = 32  # logits of a chunk that a thread keeps in registers
@@ -69,8 +69,14 @@ def entries(name: str, load: str, unroll: int) -> Source:
 BUFFER = entries("buffer", f"%$raw = memref.load %buffer[%$at] : {shared_entries(GATHERED)}", 2)
 
 
-def prologue(k: int, group: Group) -> str:
-    """Constants, the thread's place, and shared memory."""
+def buffer_above(least: str, gathered: int = GATHERED) -> Source:
+    """The buffer's entries, less one that none is below: fewer bits differ."""
+    load = f"%$raw = memref.load %buffer[%$at] : {shared_entries(gathered)}"
+    return replace(BUFFER, load=load, entry=f"%$entry = arith.subi %$raw, {least} : i64")
+
+
+def prologue(k: int, group: Group, gathered: int = GATHERED) -> str:
+    """Constants, the thread's place, and shared memory with a buffer of `gathered` entries."""
     return f"""\
 %c0 = arith.constant 0 : index
 %c1 = arith.constant 1 : index
@@ -82,7 +88,7 @@ def prologue(k: int, group: Group) -> str:
 %lanes_i32 = arith.constant {group.lanes} : i32
 %bins = arith.constant {BINS} : index
 %bin_mask = arith.constant {BINS - 1} : i64
-%gathered = arith.constant {GATHERED} : i32
+%gathered = arith.constant {gathered} : i32
 %zero = arith.constant 0 : i32
 %one32 = arith.constant 1 : i32
 %minus_one = arith.constant -1 : i32
@@ -93,9 +99,9 @@ def prologue(k: int, group: Group) -> str:
 %no_entry = arith.constant 0 : i64
 // The smallest of a finite logit, column aside.
 %least_entry = arith.constant 0x0080000000000000 : i64
-%c9_i64 = arith.constant 9 : i64
 %c11_i64 = arith.constant {DIGIT} : i64
 %c53_i64 = arith.constant 53 : i64
+%c64_i64 = arith.constant 64 : i64
 %plus_zero = arith.constant 0.0 : f32
 %minus_inf = arith.constant 0xFF800000 : f32
 %thread = gpu.thread_id x
@@ -106,7 +112,7 @@ def prologue(k: int, group: Group) -> str:
 %lane_last32 = arith.index_cast %lane_last : index to i32
 %row = stream.dispatch.workgroup.id[0] : index
 %counts = memref.alloc() : memref<{BINS}xi32, {SHARED}>
-%buffer = memref.alloc() : memref<{GATHERED}xi64, {SHARED}>
+%buffer = memref.alloc() : {shared_entries(gathered)}
 %wave_sums = memref.alloc() : memref<{group.threads // group.lanes}xi32, {SHARED}>
 %digit_found = memref.alloc() : memref<3xi32, {SHARED}>
 %zeros = memref.alloc() : memref<1xf32, {SHARED}>
@@ -236,9 +242,18 @@ scf.for %{tag}block = %{tag}whole to %{name}_count step %threads {{
 
 
 def append(
-    source: Source, to: str, counter: str, memory: str, kind: str, base: str, group: Group
+    source: Source,
+    to: str,
+    counter: str,
+    memory: str,
+    kind: str,
+    base: str,
+    group: Group,
+    above: str = "%no_entry",
 ) -> str:
     """Write the entries from the prefix %<to>_... on to `memory`, from `base`, in any order.
+
+    The prefix is one of entries less `above`.
 
     A subgroup takes slots from the counter for all entries that it has at hand.
     """
@@ -287,9 +302,19 @@ scf.if %{v}writes {{
             slot = f"%{v}next"
         return "\n".join(lines)
 
+    swept = sweep(source, f"{to}{source.name[0]}", group, use)
+    return f"{least(to, above)}\n{_renamed_least(swept, to)}"
+
+
+def least(to: str, above: str = "%no_entry") -> str:
+    """%<to>_least: the smallest entry with the prefix, and %<to>_least_value: its logit."""
     return f"""\
-%{to}_least_any = arith.shli %{to}_prefix, %{to}_low : i64
-%{to}_least = arith.maxui %{to}_least_any, %least_entry : i64
+// Where no bit is known yet, the prefix is 0 and so is what a smaller shift makes of it.
+%{to}_low_most = arith.constant 63 : i64
+%{to}_low_some = arith.minui %{to}_low, %{to}_low_most : i64
+%{to}_least_any = arith.shli %{to}_prefix, %{to}_low_some : i64
+%{to}_least_sum = arith.addi %{to}_least_any, {above} : i64
+%{to}_least = arith.maxui %{to}_least_sum, %least_entry : i64
 %{to}_least_low = arith.trunci %{to}_least : i64 to i32
 %{to}_least_high = arith.shrui %{to}_least, %c32_i64 : i64
 %{to}_least_key = arith.trunci %{to}_least_high : i64 to i32
@@ -298,8 +323,7 @@ scf.if %{v}writes {{
 %{to}_least_off = arith.xori %{to}_least_sign, %minus_one : i32
 %{to}_least_flip = arith.ori %{to}_least_off, %top_bit : i32
 %{to}_least_bits = arith.xori %{to}_least_key, %{to}_least_flip : i32
-%{to}_least_value = arith.bitcast %{to}_least_bits : i32 to f32
-{_renamed_least(sweep(source, f"{to}{source.name[0]}", group, use), to)}"""
+%{to}_least_value = arith.bitcast %{to}_least_bits : i32 to f32"""
 
 
 def _renamed_least(text: str, to: str) -> str:
@@ -319,6 +343,21 @@ def scan_wave(tag: str, value: str, group: Group) -> str:
 %{tag}upto{step} = arith.addi {upto}, %{tag}add{step} : i32""")
         upto, step = f"%{tag}upto{step}", 2 * step
     lines.append(f"%{tag}upto = arith.addi {upto}, %zero : i32")
+    return "\n".join(lines)
+
+
+def highest_of_wave(tag: str, value: str, group: Group) -> str:
+    """%<tag>upto: the largest of the value over all lanes; %<tag>is_end in one of them."""
+    lines, upto, step = [], value, 1
+    while step < group.lanes:
+        lines.append(f"""\
+%{tag}by{step} = arith.constant {step} : i32
+%{tag}other{step}, %{tag}valid{step} = gpu.shuffle xor {upto}, %{tag}by{step}, %lanes_i32 : i32
+%{tag}upto{step} = arith.maxui {upto}, %{tag}other{step} : i32""")
+        upto, step = f"%{tag}upto{step}", 2 * step
+    lines.append(f"""\
+%{tag}upto = arith.addi {upto}, %zero : i32
+%{tag}is_end = arith.cmpi eq, %lane, %lane_last : index""")
     return "\n".join(lines)
 
 

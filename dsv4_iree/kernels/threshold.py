@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dsv4_iree.kernels import dispatch
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.kernels.threshold_kernel import GROUPS, buffer_size, executable
-from dsv4_iree.kernels.topk import ids_entry, ranked_entry
+from dsv4_iree.kernels.topk import ids_entry, ranked_entry, slots_entry
 from dsv4_iree.spec import IndexerSpec
 
 
@@ -16,15 +18,19 @@ def fits(op: str) -> bool:
 
 
 def function(entry: Entry, spec: IndexerSpec) -> str:
-    """`@<entry>_pure`, and the kernel that it dispatches."""
+    """`@<entry>_pure`, and the kernel that it dispatches; slots are made of its columns."""
     (out,), logits = entry.outputs, entry.inputs[0]
     lines, _ = dispatch.sizes(entry.inputs)
     lines += dispatch.scalars(entry)
     lines.append(_select(entry.name, dispatch.shaped(logits), "logits", "row_stride", spec))
-    lines.append(f"util.return %chosen : {out}")
     bf16 = str(logits).endswith("xbf16>")
-    kernel = executable(f"{entry.name}_threshold", spec.topk, bf16=bf16)
-    return "\n".join([kernel, dispatch.pure(entry, lines)])
+    parts = [executable(f"{entry.name}_threshold", spec.topk, bf16=bf16)]
+    if "page_size" in entry.scalars:
+        slots = replace(slots_entry(spec), name=f"{entry.name}_of")
+        parts.append(pure_function(slots))
+        lines.append(dispatch.call("slots", slots, {}))
+    lines.append(f"util.return %{'slots' if len(parts) > 1 else 'chosen'} : {out}")
+    return "\n".join([*parts, dispatch.pure(entry, lines)])
 
 
 def selection(entry: Entry, spec: IndexerSpec) -> str:
@@ -32,7 +38,7 @@ def selection(entry: Entry, spec: IndexerSpec) -> str:
     (out,), ranked, ids = entry.outputs, ranked_entry(spec), ids_entry(spec)
     lines, _ = dispatch.sizes(entry.inputs)
     lines.append(dispatch.call("ranked", ranked, {}))
-    lines.append("%absolute = arith.constant 1 : index")
+    lines += ["%ids = arith.constant 1 : index", "%sorted = arith.constant 1 : index"]
     kind = "tensor<?x?xf32>{%rows, %columns}"
     lines.append(_select(entry.name, kind, "ranked", "columns", spec))
     lines.append(dispatch.call("named", ids, {}))
@@ -49,7 +55,7 @@ def _select(entry: str, kind: str, logits: str, stride: str, spec: IndexerSpec) 
 %most_groups = arith.constant {GROUPS} : index
 %groups = arith.minui %rows, %most_groups : index
 %chosen, %buffer = flow.dispatch @{name}::@{name}[%groups](
-    %{logits}, %start, %end, %rows, %{stride}, %columns, %absolute, %groups)
+    %{logits}, %start, %end, %rows, %{stride}, %columns, %ids, %sorted, %groups)
     : ({kind}, tensor<?xi32>{{%rows}}, tensor<?xi32>{{%rows}},
-       index, index, index, index, index)
+       index, index, index, index, index, index)
     -> (tensor<?x{spec.topk}xi32>{{%rows}}, tensor<?x4x{buffer_size(spec.topk)}xi32>{{%groups}})"""

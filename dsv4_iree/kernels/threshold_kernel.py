@@ -28,8 +28,8 @@ stream.executable private @$name {
         %logits_binding: !stream.binding, %start_binding: !stream.binding,
         %end_binding: !stream.binding, %chosen_binding: !stream.binding,
         %buffer_binding: !stream.binding,
-        %rows: index, %row_stride: index, %columns: index, %absolute: index,
-        %groups: index) {
+        %rows: index, %row_stride: index, %columns: index, %ids: index,
+        %sorted: index, %groups: index) {
       $constants
       %logits = stream.binding.subspan %logits_binding[%c0]
           : !stream.binding -> $logits_type{%rows, %row_stride}
@@ -51,7 +51,10 @@ stream.executable private @$name {
         %last = arith.minsi %end_any, %columns : index
         $gather
         $select
-        $sort
+        %is_sorted = arith.cmpi ne, %sorted, %c0 : index
+        scf.if %is_sorted {
+          $sort
+        }
         $write
       }
       return
@@ -283,7 +286,7 @@ scf.for %i = %c0 to %n step %c1 {
 }""")
 
 WRITE = Template("""\
-%counts_from_0 = arith.cmpi ne, %absolute, %c0 : index
+%counts_from_0 = arith.cmpi ne, %ids, %c0 : index
 %base = arith.select %counts_from_0, %c0, %first : index
 %base32 = arith.index_cast %base : index to i32
 scf.for %i = %c0 to %n step %c1 {

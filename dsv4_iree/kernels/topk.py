@@ -18,12 +18,17 @@ from dsv4_iree.spec import IndexerSpec
 
 LOWEST = -(2**31)  # below the key of every float
 INF = 0x7F800000  # key of infinity
+TABLE = (
+    Arg("block_table", torch.int32, ("B", "W")),
+    Arg("row_to_request", torch.int32, ("T",)),
+)
 
 
 class TopK(nn.Module):
     """ids [T, k] int32 of the k largest logits in each window.
 
-    Of a row only the first `columns` logits are used; `absolute` counts from column 0.
+    Of a row only the first `columns` logits are used. `ids`: 0 from the window's start, 1 columns.
+    Largest first if `sorted`, else lowest column first.
     """
 
     def __init__(self, k: int) -> None:
@@ -31,14 +36,23 @@ class TopK(nn.Module):
         self.k = k
 
     def forward(
-        self, logits: Tensor, start: Tensor, end: Tensor, columns: Tensor, absolute: Tensor
+        self,
+        logits: Tensor,
+        start: Tensor,
+        end: Tensor,
+        columns: Tensor,
+        ids: Tensor,
+        sorted: Tensor,
     ) -> Tensor:
-        chosen = self.columns(logits, start, torch.minimum(end.to(torch.int64), columns))
-        base = torch.where(absolute.to(torch.int32) > 0, 0, start.clamp(min=0))
+        last = torch.minimum(end.to(torch.int64), columns)
+        chosen = self.columns(logits, start, last, sorted)
+        base = torch.where(ids.to(torch.int32) > 0, 0, start.clamp(min=0))
         return torch.where(chosen < 0, -1, chosen - base[:, None])
 
-    def columns(self, logits: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Columns [T, k], best first, -1 once nothing is left."""
+    def columns(
+        self, logits: Tensor, start: Tensor, end: Tensor, sorted: Tensor | None = None
+    ) -> Tensor:
+        """Columns [T, k], best first or in ascending order, -1 once nothing is left."""
         column = torch.arange(logits.shape[1], dtype=torch.int32)
         inside = (column >= start[:, None]) & (column < end[:, None])
         key = _ordered(logits)
@@ -49,6 +63,8 @@ class TopK(nn.Module):
         equal = (key == kth) & eligible
         room = self.k - above.sum(1, dtype=torch.int32)[:, None]
         taken = above | (equal & (_running_count(equal) <= room))
+        if sorted is not None:
+            key = torch.where(sorted.to(torch.int32) > 0, key, 0)  # then places decide
         return self._ranked(key, taken)
 
     def _kth_largest(self, key: Tensor) -> Tensor:
@@ -76,6 +92,43 @@ class TopK(nn.Module):
         rank = before.sum(1, dtype=torch.int32)
         at = rank[:, :, None] == order.to(torch.int32)[None, None, :]
         return torch.where(at, packed[:, :, None], 0).sum(1, dtype=torch.int32)
+
+
+class TopKSlots(nn.Module):
+    """The same as slots of a cache (2), -1 for those without a page."""
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        self.topk = TopK(k)
+
+    def forward(
+        self,
+        logits: Tensor,
+        start: Tensor,
+        end: Tensor,
+        block_table: Tensor,
+        row_to_request: Tensor,
+        columns: Tensor,
+        ids: Tensor,
+        page_size: Tensor,
+        sorted: Tensor,
+    ) -> Tensor:
+        last = torch.minimum(end.to(torch.int64), columns)
+        chosen = self.topk.columns(logits, start, last, sorted)
+        return _slots(chosen, block_table, row_to_request, page_size)
+
+
+class Slots(nn.Module):
+    """Chosen columns as slots of a cache."""
+
+    def forward(
+        self,
+        chosen: Tensor,
+        block_table: Tensor,
+        row_to_request: Tensor,
+        page_size: Tensor,
+    ) -> Tensor:
+        return _slots(chosen, block_table, row_to_request, page_size)
 
 
 class IndexTopK(nn.Module):
@@ -197,12 +250,20 @@ class AsIds(nn.Module):
 
 
 def topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
-    out = Arg("indices", torch.int32, ("T", spec.topk))
-    scalars = ("columns", "absolute")
-    return tuple(
-        Entry(name, TopK(spec.topk), (Arg("logits", dtype, ("T", "S")), *WINDOW), (out,), scalars)
-        for name, dtype in (("topk", torch.float32), ("topk_bf16", torch.bfloat16))
-    )
+    out, k, entries = _indices(spec), spec.topk, []
+    for suffix, dtype in (("", torch.float32), ("_bf16", torch.bfloat16)):
+        rows = (Arg("logits", dtype, ("T", "S")), *WINDOW)
+        entries += [
+            Entry(f"topk{suffix}", TopK(k), rows, (out,), ("columns", "ids", "sorted")),
+            Entry(
+                f"topk_slots{suffix}",
+                TopKSlots(k),
+                (*rows, *TABLE),
+                (out,),
+                ("columns", "ids", "page_size", "sorted"),
+            ),
+        ]
+    return tuple(entries)
 
 
 def index_topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
@@ -231,6 +292,12 @@ def ids_entry(spec: IndexerSpec) -> Entry:
     return Entry("index_topk_ids", AsIds(spec), inputs, (_indices(spec),), ("ids",))
 
 
+def slots_entry(spec: IndexerSpec) -> Entry:
+    """What goes after a hand-written selection of columns, for slots."""
+    chosen = Arg("chosen", torch.int32, ("T", spec.topk))
+    return Entry("topk_as_slots", Slots(), (chosen, *TABLE), (_indices(spec),), ("page_size",))
+
+
 def _rows(spec: IndexerSpec, *windows: str) -> tuple[Arg, ...]:
     known = ("block_table", "row_to_request", *windows)
     return tuple(arg for arg in paged_inputs(spec) if arg.name in known)
@@ -238,6 +305,18 @@ def _rows(spec: IndexerSpec, *windows: str) -> tuple[Arg, ...]:
 
 def _indices(spec: IndexerSpec) -> Arg:
     return Arg("indices", torch.int32, ("T", spec.topk))
+
+
+def _slots(chosen: Tensor, block_table: Tensor, row: Tensor, page_size: Tensor) -> Tensor:
+    """Columns as page * page_size + offset; -1 stays, and is what has no page in the table."""
+    requests, width = block_table.shape
+    entry = chosen.clamp(min=0).to(torch.int64)
+    request, page_at = row.to(torch.int64)[:, None], entry // page_size
+    known = (request >= 0) & (request < requests) & (page_at < width) & (chosen >= 0)
+    at = torch.where(known, request * width + page_at, 0)
+    page = block_table.flatten()[at]
+    slot = page.to(torch.int64) * page_size + entry % page_size
+    return torch.where(known & (page >= 0), slot, -1).to(torch.int32)
 
 
 def _ordered(logits: Tensor) -> Tensor:
