@@ -59,24 +59,53 @@ def scale(n: str, spec: IndexerSpec) -> str:
 %finite{n} = arith.cmpi ult, %peak{n}, %i_inf : i32"""
 
 
-def scaled(n: int, of: str, spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
-    """%m<n>e and %m<n>o: magnitudes %size<n> over the scale %scale<of>; anything if not finite."""
-    floats = share.floats
+def scaled(n: int, of: str, spec: IndexerSpec, share: Share, *, fp32: bool, to: str = "") -> str:
+    """%m<n>e<to>, %m<n>o<to>: magnitudes %size<n> over %scale<of>; anything if not finite."""
     as_floats = "\n".join(_floats(n, h, spec, share, fp32=fp32) for h in HALVES)
-    if not (spec.is_fp4 and spec.rounding is Rounding.R):  # other least scales are far from tiny
-        return f"{as_floats}\n{_over_scale(n, of, '', 254, share)}"
-    return f"""\
+    return f"{as_floats}\n{_over_scale(n, of, to, 254, share)}"
+
+
+def all_scaled(groups: range, spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
+    """%m<n>e and %m<n>o of all groups, each over its own scale."""
+    plain = [scaled(n, str(n), spec, share, fp32=fp32) for n in groups]
+    if spec.rounding is not Rounding.R:  # other least scales are far from tiny
+        return "\n".join(plain)
+    # One branch for a row: with one for each group, none could be worked on while another waits.
+    lines, last = [], ""
+    for n in groups:
+        lines.append(f"""\
 %tiny{n} = arith.constant {TINY} : i32
-%is_tiny{n} = arith.cmpi slt, %scale{of}, %tiny{n} : i32
-%m{n}e, %m{n}o = scf.if %is_tiny{n} -> ({floats}, {floats}) {{
+%is_tiny{n} = arith.cmpi slt, %scale{n}, %tiny{n} : i32""")
+        if last:
+            lines.append(f"%tiny_to{n} = arith.ori {last}, %is_tiny{n} : i1")
+        last = f"%tiny_to{n}" if last else f"%is_tiny{n}"
+    halves = [f"{n}{h}" for n in groups for h in HALVES]
+    kinds = ", ".join([share.floats] * len(halves))
+    plain = [scaled(n, str(n), spec, share, fp32=fp32, to="_plain") for n in groups]
+    careful = [_with_subnormals(n, spec, share, fp32=fp32) for n in groups]
+    lines.append(f"""\
+{", ".join(f"%m{p}" for p in halves)} = scf.if {last} -> ({kinds}) {{
+{chr(10).join(careful)}
+  scf.yield {", ".join(f"%m{p}_careful" for p in halves)} : {kinds}
+}} else {{
+{chr(10).join(plain)}
+  scf.yield {", ".join(f"%m{p}_plain" for p in halves)} : {kinds}
+}}""")
+    return "\n".join(lines)
+
+
+def _with_subnormals(n: int, spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
+    """%m<n>e_careful, %m<n>o_careful: where the scale is tiny, subnormal elements count in full."""
+    floats = share.floats
+    return f"""\
+%m{n}e_careful, %m{n}o_careful = scf.if %is_tiny{n} -> ({floats}, {floats}) {{
 {_lifted(n, "e", share)}
 {_lifted(n, "o", share)}
-{_over_scale(n, of, "_tiny", 254 - SUBNORMAL, share)}
+{_over_scale(n, str(n), "_tiny", 254 - SUBNORMAL, share)}
   scf.yield %m{n}e_tiny, %m{n}o_tiny : {floats}, {floats}
 }} else {{
-{as_floats}
-{_over_scale(n, of, "_plain", 254, share)}
-  scf.yield %m{n}e_plain, %m{n}o_plain : {floats}, {floats}
+{scaled(n, str(n), spec, share, fp32=fp32, to="_kept")}
+  scf.yield %m{n}e_kept, %m{n}o_kept : {floats}, {floats}
 }}"""
 
 

@@ -94,10 +94,9 @@ def _numbers_to(into: Vectors, numbers: Arg, share: Share) -> str:
         lines.append(rotate.hadamard(spec.head_dim, share, fp32=fp32))
     lines += [encode.largest(n, share) for n in groups]
     if spec.is_fp4:
-        for n in groups:
-            lines.append(encode.scale(str(n), spec))
-            lines.append(encode.scaled(n, str(n), spec, share, fp32=fp32))
-            lines.append(encode.fp4_bytes(n, spec, share))
+        lines += [encode.scale(str(n), spec) for n in groups]
+        lines.append(encode.all_scaled(groups, spec, share, fp32=fp32))
+        lines += [encode.fp4_bytes(n, spec, share) for n in groups]
         scales = [f"%byte{n}" for n in groups]
     else:
         lines.append(_largest_of_all(len(groups)))
