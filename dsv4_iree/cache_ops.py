@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import torch
@@ -13,7 +14,7 @@ from dsv4_iree.checks import FLOATS, Quantized
 from dsv4_iree.errors import ArgumentError, check_tensor
 from dsv4_iree.formats import exact
 from dsv4_iree.runtime import Function
-from dsv4_iree.spec import IndexerSpec
+from dsv4_iree.spec import IndexerSpec, Intermediate
 
 SUFFIX = {torch.float32: "f32", torch.bfloat16: "bf16"}  # of entry points that take or give floats
 
@@ -83,6 +84,69 @@ class CacheOps:
         if x.numel():
             self._caller.run(call, workspace)
         return values, scales
+
+    def quantize_queries(
+        self,
+        q: torch.Tensor,
+        weights: torch.Tensor,
+        *,
+        positions: torch.Tensor | None = None,
+        cos_sin: torch.Tensor | None = None,
+        softmax_scale: float | None = None,
+        head_scale: float | None = None,
+        intermediate: Intermediate | str = Intermediate.BF16,
+        out: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None,
+        workspace: torch.Tensor | None = None,
+    ) -> tuple[Quantized, torch.Tensor]:
+        """Queries and weights as the logits ops take them, from what a model's layers give.
+
+        RoPE turns pairs (2i, 2i + 1) of the last 64 dims by the row's position, then comes what
+        `quantize` does. The weights are multiplied by both factors; in FP8 the queries' scales are
+        folded into them too, and come out as ones.
+
+        Args:
+            q: [T, H, D] float32 or bfloat16.
+            weights: [T, H] of q's dtype.
+            positions: [T] int64; a row whose position is outside the table is not turned.
+            cos_sin: [max_pos, 64] float32 or bfloat16: 32 cosines, then 32 sines; None: no RoPE.
+            softmax_scale, head_scale: factors of the weights, in this order; None: D^-0.5 and
+                H^-0.5.
+            intermediate: what q is between the steps, see `spec.Intermediate`.
+            out: values, scales and weights.
+
+        Returns:
+            (values, scales) as `quantize` returns them, and weights [T, H] float32.
+        """
+        self._require("quantize_queries")
+        spec, device = self.spec, self.device
+        shape = ("T", spec.num_heads, spec.head_dim)
+        check_tensor("q", q, shape=shape, dtype=FLOATS, device=device)
+        rows = (q.shape[0], spec.num_heads)
+        check_tensor("weights", weights, shape=rows, dtype=q.dtype, device=device)
+        positions, cos_sin = checks.angles(positions, cos_sin, rows[0], spec, device)
+        if self.validate:
+            checks.positions_are_valid(positions, cos_sin)
+        checks.choice("intermediate", intermediate, tuple(Intermediate))
+        between = Intermediate(intermediate)
+        factors = (
+            spec.head_dim**-0.5 if softmax_scale is None else softmax_scale,
+            spec.num_heads**-0.5 if head_scale is None else head_scale,
+        )
+        values, scales = checks.quantized_output(out and out[:2], rows, spec, device)
+        folded = checks.output("out weights", out and out[2], rows, torch.float32, device)
+        outputs = {"out values": values, "out scales": scales, "out weights": folded}
+        if self._caller is None:
+            found = reference.quantize_queries(
+                q, weights, positions, cos_sin, factors, between, spec
+            )
+            _fill(tuple(outputs.values()), found)
+        elif rows[0]:
+            inputs = {"q": q, "weights": weights, "positions": positions, "cos_sin": cos_sin}
+            entry = f"quantize_queries_{SUFFIX[q.dtype]}_{SUFFIX[cos_sin.dtype]}_{between.value}"
+            bits = tuple(map(_f32_bits, factors))
+            call = Call("quantize_queries", entry, inputs, outputs, bits)
+            self._caller.run(call, workspace)
+        return (values, scales), folded
 
     def dequantize(
         self,
@@ -215,6 +279,11 @@ class CacheOps:
             call = Call("gather_cache", entry, inputs, outputs, scalars, work=work)
             self._caller.run(call, workspace)
         return raw_out if dtype is None else numbers
+
+
+def _f32_bits(number: float) -> int:
+    """The number rounded to float32, as the integer of its bits."""
+    return int(struct.unpack("<i", struct.pack("<f", number))[0])
 
 
 def _leading(x: object) -> tuple[int, ...]:

@@ -275,6 +275,40 @@ def table(
     return pages, _consecutive(rows, max(rows // max(requests, 1), 1), device)
 
 
+def angles(
+    positions: object, cos_sin: object, rows: int, spec: IndexerSpec, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """positions [T] and the table [max_pos, R]; without RoPE no position is in the table."""
+    if (positions is None) != (cos_sin is None):
+        given, absent = ("positions", "cos_sin")[:: 1 if cos_sin is None else -1]
+        raise ArgumentError(f"{absent}: expected it with {given}, got None")
+    if cos_sin is None:
+        return _nowhere(rows, device), _no_angles(spec.rope_dim, device)
+    shape = ("max_pos", spec.rope_dim)
+    table = check_tensor("cos_sin", cos_sin, shape=shape, dtype=FLOATS, device=device)
+    at = check_tensor("positions", positions, shape=(rows,), dtype=torch.int64, device=device)
+    return (at, table) if table.shape[0] else (at, _no_angles(spec.rope_dim, device))
+
+
+@lru_cache(maxsize=64)
+def _nowhere(rows: int, device: torch.device) -> torch.Tensor:
+    return torch.full((rows,), -1, dtype=torch.int64, device=device)
+
+
+@lru_cache(maxsize=64)
+def _no_angles(dims: int, device: torch.device) -> torch.Tensor:
+    """A table of one position, which turns nothing."""
+    return torch.cat([torch.ones(1, dims // 2), torch.zeros(1, dims // 2)], dim=1).to(device)
+
+
+def positions_are_valid(positions: torch.Tensor, cos_sin: torch.Tensor) -> None:
+    """Value check: every position in the table, but for the negative ones of rows not in use."""
+    if bool((positions >= cos_sin.shape[0]).any()):
+        raise ArgumentError(
+            f"positions: expected positions below {cos_sin.shape[0]}, got {int(positions.max())}"
+        )
+
+
 def head_weights(
     weights: object, rows: int, spec: IndexerSpec, device: torch.device
 ) -> torch.Tensor:

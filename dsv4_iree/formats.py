@@ -33,6 +33,33 @@ def hadamard(x: torch.Tensor) -> torch.Tensor:
     return _flush(y * dim**-0.5).to(x.dtype)
 
 
+def rope(x: torch.Tensor, positions: torch.Tensor, cos_sin: torch.Tensor) -> torch.Tensor:
+    """x [T, H, D] with pairs (2i, 2i + 1) of its last dims turned by row t's angles, in fp32.
+
+    (a, b) becomes (a cos - b sin, b cos + a sin), products rounded before they are added; what
+    falls below 2^-126 becomes zero of its sign. A row whose position is not in the table stays.
+
+    Args:
+        cos_sin: [max_pos, R]: R / 2 cosines, then R / 2 sines, for the last R dims.
+    """
+    known = (positions >= 0) & (positions < cos_sin.shape[0])
+    turned = x[known].float()
+    angles = to_zero(cos_sin[positions[known]].float())[:, None]
+    cos, sin = angles.chunk(2, dim=-1)
+    a, b = to_zero(turned[..., -cos_sin.shape[1] :]).unflatten(-1, (-1, 2)).unbind(-1)
+    real = to_zero(to_zero(a * cos) - to_zero(b * sin))
+    imaginary = to_zero(to_zero(b * cos) + to_zero(a * sin))
+    turned[..., -cos_sin.shape[1] :] = torch.stack([real, imaginary], dim=-1).flatten(-2)
+    result = x.float().clone()  # for float32 x, float() gives x itself
+    result[known] = turned
+    return result
+
+
+def to_zero(x: torch.Tensor) -> torch.Tensor:
+    """Subnormals to zero of their sign, as some targets do by themselves."""
+    return torch.where(x.abs() < 2.0**-126, torch.copysign(torch.zeros_like(x), x), x)
+
+
 def _flush(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.abs() < 2.0**-126, 0.0, x)
 

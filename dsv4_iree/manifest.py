@@ -27,6 +27,7 @@ _VECTOR = ("head_dim", "format")
 _CACHE = ("page_size", "layout")
 _FIELDS = {
     "quantize": (*_VECTOR, "rounding", "hadamard"),
+    "quantize_queries": (*_VECTOR, "num_heads", "rounding", "hadamard"),
     "dequantize": _VECTOR,
     "write_cache": (*_VECTOR, *_CACHE, "rounding", "hadamard"),
     "gather_cache": (*_VECTOR, *_CACHE),

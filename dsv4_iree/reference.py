@@ -11,8 +11,8 @@ import torch
 from torch.nn.functional import pad
 
 from dsv4_iree import layout
-from dsv4_iree.formats import exact, hadamard, quantize_fp4, quantize_fp8
-from dsv4_iree.spec import IndexerSpec
+from dsv4_iree.formats import exact, hadamard, quantize_fp4, quantize_fp8, rope, to_zero
+from dsv4_iree.spec import IndexerSpec, Intermediate
 
 NEG_INF = float("-inf")
 
@@ -36,6 +36,41 @@ def quantize(x: torch.Tensor, spec: IndexerSpec) -> tuple[torch.Tensor, torch.Te
     if spec.is_fp4:
         return quantize_fp4(x.float(), spec.rounding)
     return quantize_fp8(x.float(), spec.format)
+
+
+def quantize_queries(
+    q: torch.Tensor,
+    weights: torch.Tensor,
+    positions: torch.Tensor,
+    cos_sin: torch.Tensor,
+    factors: tuple[float, float],
+    intermediate: Intermediate,
+    spec: IndexerSpec,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries and weights as the logits ops take them: RoPE, then `quantize`, factors folded in.
+
+    weights become weights * factors[0] * factors[1], each product rounded to fp32 and to zero below
+    2^-126. In FP8 they are multiplied by the vector's scale before that, and its scale is 1.
+
+    Args:
+        q: [T, H, D] float32 or bfloat16; weights: [T, H].
+        positions: [T] int64; one outside the table leaves its row as it is.
+        cos_sin: [max_pos, R], see `formats.rope`.
+        intermediate: whether q is rounded to bf16 after RoPE and after the rotation.
+
+    Returns:
+        values, scales as of `quantize`; weights [T, H] float32.
+    """
+    x = rope(q, positions, cos_sin)
+    x = x.bfloat16() if intermediate is Intermediate.BF16 else x
+    values, scales = quantize(x, spec)
+    folded = to_zero(weights.float())
+    if not spec.is_fp4:
+        folded = to_zero(folded * scales)
+        scales = torch.ones_like(scales)
+    for factor in factors:
+        folded = to_zero(folded * torch.tensor(factor, dtype=torch.float32))
+    return values, scales, folded
 
 
 def dequantize(values: torch.Tensor, scales: torch.Tensor, spec: IndexerSpec) -> torch.Tensor:

@@ -10,8 +10,10 @@ from functools import cached_property
 from dsv4_iree.errors import ArgumentError
 
 GROUP = 32  # dims that share one e8m0 scale (OCP MX)
+ROPE_DIM = 64  # of every published model
 OPS = (
     "quantize",
+    "quantize_queries",
     "dequantize",
     "write_cache",
     "gather_cache",
@@ -70,6 +72,18 @@ class Rounding(str, Enum):
     D = "d"
     S = "s"
     S2 = "s2"
+
+
+class Intermediate(str, Enum):
+    """Number format of queries between the steps of `quantize_queries`.
+
+    BF16  rounded after RoPE, and again after the Hadamard rotation: DeepSeek's inference/model.py,
+          tokenspeed's prepare_indexer_q, vLLM's fused_indexer_q (which does not rotate).
+    F32   not rounded: AITER's dsv4_rotate_quant.cu, and with it ATOM and SGLang on HIP.
+    """
+
+    BF16 = "bf16"
+    F32 = "f32"
 
 
 LAYOUTS = {
@@ -146,6 +160,11 @@ class IndexerSpec:
         if self.layout is CacheLayout.F4:
             return tuple(op for op in OPS if op not in ("paged_mqa_logits", "index_topk"))
         return OPS
+
+    @property
+    def rope_dim(self) -> int:
+        """Dims that RoPE turns, the last of a vector."""
+        return min(ROPE_DIM, self.head_dim)
 
     @cached_property
     def value_bytes(self) -> int:

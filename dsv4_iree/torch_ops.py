@@ -34,6 +34,48 @@ def _(x: Tensor, rounding: str = "r", hadamard: bool = False) -> tuple[Tensor, T
     )
 
 
+@torch.library.custom_op("dsv4_iree::quantize_queries", mutates_args=())
+def quantize_queries(
+    q: Tensor,
+    weights: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor,
+    rounding: str = "r",
+    hadamard: bool = False,
+    intermediate: str = "bf16",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """values, scales and weights of q [T, H, D]; see `Indexer.quantize_queries`."""
+    _, heads, dim = q.shape
+    spec = IndexerSpec(
+        num_heads=heads,
+        head_dim=dim,
+        rounding=rounding,  # type: ignore[arg-type]
+        hadamard=hadamard,
+    )
+    pair, folded = _indexer(spec, q.device).quantize_queries(
+        q, weights, positions=positions, cos_sin=cos_sin, intermediate=intermediate
+    )
+    return *pair, folded
+
+
+@quantize_queries.register_fake
+def _(
+    q: Tensor,
+    weights: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor,
+    rounding: str = "r",
+    hadamard: bool = False,
+    intermediate: str = "bf16",
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, dim = q.shape[:2], q.shape[2]
+    return (
+        q.new_empty((*rows, dim // 2), dtype=torch.uint8),
+        q.new_empty((*rows, dim // 32), dtype=torch.uint8),
+        q.new_empty(rows, dtype=torch.float32),
+    )
+
+
 @torch.library.custom_op("dsv4_iree::write_cache", mutates_args=("cache",))
 def write_cache(
     cache: Tensor,

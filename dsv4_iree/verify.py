@@ -107,6 +107,16 @@ def _answers(op: str, indexer: Indexer) -> tuple[torch.Tensor, ...]:
     x = torch.randn(20, spec.head_dim, generator=random).to(device)
     if op == "quantize":
         return indexer.quantize(x)
+    if op == "quantize_queries":
+        heads = torch.randn(3, spec.num_heads, spec.head_dim, generator=random)
+        weights = torch.randn(3, spec.num_heads, generator=random)
+        angle = torch.rand(9, spec.rope_dim // 2, generator=random) * 6.28
+        table = torch.cat([angle.cos(), angle.sin()], dim=1).to(device)
+        positions = torch.tensor([0, 8, -1]).to(device)
+        pair, folded = indexer.quantize_queries(
+            heads.to(device), weights.to(device), positions=positions, cos_sin=table
+        )
+        return (*pair, folded)
     if op == "topk":
         logits = torch.randn(3, 3 * spec.topk, generator=random).round(decimals=2).to(device)
         lengths = torch.tensor([0, spec.topk // 2, 3 * spec.topk], dtype=torch.int32).to(device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import dsv4_iree
 from dsv4_iree import build, emulator
 from dsv4_iree.spec import OPS, IndexerSpec
 
+sys.path.append(str(Path(__file__).parent))  # the vectors of test_quantize
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("ci")
 torch.set_num_threads(2)

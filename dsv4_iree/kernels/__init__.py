@@ -10,6 +10,7 @@ from dsv4_iree.kernels.cache import gather_entries, write_entries
 from dsv4_iree.kernels.entry import Entry
 from dsv4_iree.kernels.logits import paged_entries, ragged_entries
 from dsv4_iree.kernels.quantize import dequantize_entries, quantize_entries
+from dsv4_iree.kernels.query import query_entries
 from dsv4_iree.kernels.topk import index_topk_entries, topk_entries
 from dsv4_iree.spec import IndexerSpec
 
@@ -24,6 +25,7 @@ class Kernel:
 
 KERNELS: tuple[Kernel, ...] = (
     Kernel("quantize", quantize_entries),
+    Kernel("quantize_queries", query_entries),
     Kernel("dequantize", dequantize_entries),
     Kernel("write_cache", write_entries),
     Kernel("gather_cache", gather_entries),

@@ -76,7 +76,7 @@ def share_of(target: str, lanes: int) -> Share:
 
 def number_at(n: int, numbers: Arg, share: Share) -> str:
     """%number_at<n>, in words: where this lane's part of group n of a row of numbers begins."""
-    width, (_, dim) = WIDTH[_element(numbers)], numbers.shape
+    width, dim = WIDTH[_element(numbers)], numbers.shape[-1]
     return f"""\
 %row_words{n} = arith.constant {int(dim) * width // 4} : index
 %lane_words{n} = arith.constant {share.dims * width // 4} : index
@@ -216,6 +216,10 @@ def executable(
     )
 
 
+ELEMENTS = ("slot_mapping", "block_table", "row_to_request", "entries", "positions", "weights")
+"""Operands that are read one element at a time."""
+
+
 def _element(arg: Arg) -> str:
     return str(arg).removesuffix(">").rpartition("x")[2]
 
@@ -227,7 +231,7 @@ def _binding(arg: Arg) -> str:
     fixed = 1
     for axis in arg.shape:
         fixed *= axis if isinstance(axis, int) else 1
-    if name in ("slot_mapping", "block_table", "row_to_request", "entries"):
+    if name in ELEMENTS:
         kind, count = f"memref<?x{element}>", fixed
     elif name in ("values", "scales", "cache", "cache_values", "cache_scales"):
         kind, count = BYTES, fixed * size

@@ -7,11 +7,11 @@ through memory and move single bytes.
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import gather_rows, write_rows
+from dsv4_iree.kernels import gather_rows, query, write_rows
 from dsv4_iree.kernels.entry import Entry
 from dsv4_iree.spec import IndexerSpec
 
-OPS = ("quantize", "dequantize", "write_cache", "gather_cache")
+OPS = ("quantize", "quantize_queries", "dequantize", "write_cache", "gather_cache")
 
 
 def fits(op: str) -> bool:
@@ -21,6 +21,8 @@ def fits(op: str) -> bool:
 
 def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
     """`@<entry>_pure`, and the kernel that it dispatches."""
+    if entry.name.startswith("quantize_queries"):
+        return query.function(entry, target, spec)
     if entry.name.startswith("quantize"):
         return write_rows.quantizer(entry, target, spec)
     if entry.name.startswith("write"):

@@ -89,7 +89,22 @@ def _numbers_to(into: Vectors, numbers: Arg, share: Share) -> str:
     spec, groups = into.spec, range(into.spec.head_dim // GROUP)
     fp32 = str(numbers).endswith("xf32>")
     read = "in" if spec.hadamard else "x"
-    lines = [_load(n, read, numbers, fp32, share) for n in groups]
+    lines = [load(n, read, numbers, share) for n in groups]
+    lines.append(codes(spec, share, fp32=fp32))
+    scales = [f"%byte{n}" for n in groups]
+    if not spec.is_fp4:
+        lines.append(SCALE_BYTES)
+        scales = [f"%scale_byte{i}" for i in range(4)]
+    lines.append(stores(scales, into, share))
+    return "\n".join(lines)
+
+
+def codes(spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
+    """From %x<n>e and o, or %in<n>e and o to be rotated: %bytes<n> and, of FP4, %byte<n>.
+
+    Of FP8: %scale, 127 + the exponent of the scale, and %finite.
+    """
+    groups, lines = range(spec.head_dim // GROUP), []
     if spec.hadamard:
         lines.append(rotate.hadamard(spec.head_dim, share, fp32=fp32))
     lines += [encode.largest(n, share) for n in groups]
@@ -97,19 +112,20 @@ def _numbers_to(into: Vectors, numbers: Arg, share: Share) -> str:
         lines += [encode.scale(str(n), spec) for n in groups]
         lines.append(encode.all_scaled(groups, spec, share, fp32=fp32))
         lines += [encode.fp4_bytes(n, spec, share) for n in groups]
-        scales = [f"%byte{n}" for n in groups]
     else:
         lines.append(_largest_of_all(len(groups)))
         lines.append(encode.scale("", spec))
         for n in groups:
             lines.append(encode.scaled(n, "", spec, share, fp32=fp32))
             lines.append(encode.fp8_bytes(n, "", spec, share))
-        lines.append(SCALE_BYTES)
-        scales = [f"%scale_byte{i}" for i in range(4)]
-    stores = [_store(n, into, share) for n in groups]
-    stores += [_store_scales(i, scales, into, share) for i in range(0, len(scales), share.lanes)]
-    lines.append(f"scf.if %kept {{\n{indent(chr(10).join(stores), '  ')}\n}}")
     return "\n".join(lines)
+
+
+def stores(scales: list[str], into: Vectors, share: Share) -> str:
+    """Store %bytes<n> of all groups and the bytes of the scales, i32 each, where %kept."""
+    lines = [_store(n, into, share) for n in range(into.spec.head_dim // GROUP)]
+    lines += [_store_scales(i, scales, into, share) for i in range(0, len(scales), share.lanes)]
+    return f"scf.if %kept {{\n{indent(chr(10).join(lines), '  ')}\n}}"
 
 
 def _largest_of_all(groups: int) -> str:
@@ -120,8 +136,9 @@ def _largest_of_all(groups: int) -> str:
     return "\n".join([*lines, f"%peak = arith.ori {last}, {last} : i32"])
 
 
-def _load(n: int, name: str, numbers: Arg, fp32: bool, share: Share) -> str:
+def load(n: int, name: str, numbers: Arg, share: Share) -> str:
     """%<name><n>e and %<name><n>o: fp32 bits of this lane's dims of group n."""
+    fp32 = str(numbers).endswith("xf32>")
     ints, pairs, x, memory = share.ints, share.pairs, f"%{name}{n}", f"%{numbers.name}"
     lines = [
         number_at(n, numbers, share),
