@@ -42,6 +42,19 @@ def quantize(x: torch.Tensor) -> Quantized:
     return low | high << 4, e.to(torch.uint8)
 
 
+def quantize_queries(
+    q: torch.Tensor, weights: torch.Tensor, positions: torch.Tensor, cos_sin: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries [T, H, D] turned by RoPE, rounded to bf16 and quantised, and their weights."""
+    _, heads, dim = q.shape
+    cos, sin = cos_sin[positions].float()[:, None].chunk(2, dim=-1)
+    first = dim - cos_sin.shape[1]
+    a, b = q[..., first:].float().unflatten(-1, (-1, 2)).unbind(-1)
+    turned = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
+    x = torch.cat([q[..., :first].bfloat16(), turned.bfloat16()], dim=-1)
+    return *quantize(x), weights.float() * dim**-0.5 * heads**-0.5
+
+
 def natural_rows(cache: torch.Tensor, spec: IndexerSpec) -> Quantized:
     """Values [num_pages, P, D/2] and scales [num_pages, P, D/32] of an N4 cache, as views."""
     pages, size, row, scales = cache.shape[0], spec.page_size, spec.value_bytes, spec.scale_bytes

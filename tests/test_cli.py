@@ -68,7 +68,7 @@ def test_demo_selects_what_torch_selects(make):
     assert 0.8 < report["overlap_1024"] < 1
     assert report["compiled_ms"] > 0
     assert report["eager_ms"] > 0
-    assert len(report["artifacts"]) == 30
+    assert len(report["artifacts"]) == 33
 
 
 def test_build_lists_without_building(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from test_quantize import hard_vectors
 
-from dsv4_iree import ArgumentError, IndexerSpec
+from dsv4_iree import ArgumentError, IndexerSpec, baseline
 from dsv4_iree.formats import hadamard, rope
 from dsv4_iree.spec import Intermediate, Rounding
 from dsv4_iree.testing import assert_bytes_equal
@@ -154,6 +154,16 @@ def test_compiled_bytes_equal_the_reference(
                 indexer.quantize_queries(q, weights, **call),
                 plain.quantize_queries(q, weights, **call),
             )
+
+
+def test_the_peer_of_the_benchmark_gives_the_same_bytes(compiled) -> None:
+    q, weights = torch.randn(33, HEADS, 128).bfloat16(), torch.randn(33, HEADS).bfloat16()
+    positions = torch.randint(POSITIONS, (33,))
+    pair, folded = compiled(SPECS["R"], "quantize_queries").quantize_queries(
+        q, weights, positions=positions, cos_sin=table(64)
+    )
+    peer = baseline.quantize_queries(q, weights, positions, table(64))
+    assert_same((pair, folded), (peer[:2], peer[2]))
 
 
 @pytest.mark.parametrize("rounding", Rounding, ids=lambda r: r.name)

@@ -15,7 +15,15 @@ OPS = torch.ops.dsv4_iree
 
 @pytest.fixture(autouse=True)
 def artifacts_for_ops(make, artifacts, monkeypatch):
-    for op in ("quantize", "write_cache", "mqa_logits", "paged_mqa_logits", "topk", "index_topk"):
+    for op in (
+        "quantize",
+        "quantize_queries",
+        "write_cache",
+        "mqa_logits",
+        "paged_mqa_logits",
+        "topk",
+        "index_topk",
+    ):
         make("cpu", op, SPEC)
     monkeypatch.setenv("DSV4_IREE_ARTIFACTS", str(artifacts))
     dsv4_iree.torch_ops._indexer.cache_clear()
@@ -24,6 +32,11 @@ def artifacts_for_ops(make, artifacts, monkeypatch):
 def paged() -> tuple[torch.Tensor, ...]:
     x = paged_inputs(SPEC, [100, 40])
     return (*x.q, x.weights, x.cache, x.block_table, x.row_to_request, x.start, x.end)
+
+
+def queries(dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    q, weights = torch.randn(3, 8, 128, dtype=dtype), torch.randn(3, 8, dtype=dtype)
+    return q, weights, torch.tensor([0, 4, 9]), torch.randn(5, 64)
 
 
 def ragged(quantize) -> tuple[torch.Tensor, ...]:
@@ -38,6 +51,8 @@ def test_ops_pass_opcheck(reference):
     for op, args in (
         (OPS.quantize, (torch.randn(5, 128),)),
         (OPS.quantize, (torch.randn(2, 3, 128).bfloat16(),)),
+        (OPS.quantize_queries, queries(torch.float32)),
+        (OPS.quantize_queries, (*queries(torch.bfloat16), "r", False, "f32")),
         (OPS.write_cache, (cache, torch.randn(3, 128), torch.tensor([0, -1, 20]), 16)),
         (OPS.mqa_logits, ragged(reference(SPEC).quantize)),
         (OPS.paged_mqa_logits, (*paged(), 16, 120)),
@@ -68,6 +83,22 @@ def test_a_whole_step_compiles_without_a_graph_break(compiled):
     graph = torch.compile(step, fullgraph=True, backend="aot_eager")
     assert_bytes_equal(graph(cache, q, keys), expected)
     assert_bytes_equal(cache, expected_cache)
+
+
+def test_ready_queries_go_straight_into_the_selection(compiled):
+    indexer, x = compiled(SPEC, "quantize_queries", "index_topk"), paged_inputs(SPEC, [100, 40])
+    q, weights = torch.randn(2, 8, 128), torch.randn(2, 8)
+    positions, angles = torch.tensor([399, 159]), torch.randn(400, 64)
+
+    def step(q: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        made = OPS.quantize_queries(q * 2, weights, positions, angles)
+        tail = (x.block_table, x.row_to_request, x.start, x.end)
+        return OPS.index_topk(*made, x.cache, *tail, 16, 8)
+
+    pair, folded = indexer.quantize_queries(q * 2, weights, positions=positions, cos_sin=angles)
+    expected = indexer.index_topk(pair, folded, x.cache, x.block_table, x.end)
+    graph = torch.compile(step, fullgraph=True, backend="aot_eager")
+    assert_bytes_equal(graph(q, weights), expected)
 
 
 def test_compiled_graphs_take_other_sizes(compiled):

@@ -39,7 +39,7 @@ from device_time import device_ms
 
 import dsv4_iree
 from dsv4_iree import baseline, manifest, reference, testing
-from dsv4_iree.spec import SPECS
+from dsv4_iree.spec import SPECS, Intermediate
 
 PEERS = ("eager", "compile", "triton")
 SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
@@ -48,13 +48,14 @@ SHAPES: dict[str, tuple[tuple[int, int], ...]] = {
     "index_topk": ((4, 8192), (1, 65536)),
     "topk": ((1, 65536), (4, 262144), (64, 65536)),
     "quantize": ((64, 64),),
+    "quantize_queries": ((1, 64), (64, 64)),
     "dequantize": ((64, 64),),
     "write_cache": ((1, 4096), (1, 1 << 20)),
     "gather_cache": ((1, 8192), (1, 1 << 20)),
     "gather_cache_bf16": ((1, 8192), (1, 1 << 20)),
     "overhead": ((1, 64),),
 }
-"""(rows, keys) of each op; those that score nothing take rows x keys vectors."""
+"""(rows, keys) of each op; those that score nothing take rows x keys vectors, or rows x heads."""
 GPU_SHAPES = SHAPES | {
     "paged_mqa_logits": ((1, 65536), (64, 65536), (256, 32768)),
     "mqa_logits": ((2048, 8192), (8192, 8192)),
@@ -322,6 +323,36 @@ def _quantize(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
     )
 
 
+def _quantize_queries(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
+    spec, device = indexer.spec, indexer.device
+    q = torch.randn(rows, spec.num_heads, spec.head_dim, device=device).bfloat16()
+    weights = torch.randn(rows, spec.num_heads, device=device).bfloat16()
+    angle = torch.rand(1 << 16, spec.rope_dim // 2, device=device) * 6.28
+    table = torch.cat([angle.cos(), angle.sin()], dim=1)
+    positions = torch.randint(1 << 16, (rows,), device=device)
+    (values, scales), folded = indexer.quantize_queries(
+        q, weights, positions=positions, cos_sin=table
+    )
+
+    def compiled() -> object:
+        return indexer.quantize_queries(
+            q, weights, positions=positions, cos_sin=table, out=(values, scales, folded)
+        )
+
+    def check() -> None:
+        between, factors = Intermediate.BF16, (spec.head_dim**-0.5, spec.num_heads**-0.5)
+        expected = reference.quantize_queries(q, weights, positions, table, factors, between, spec)
+        compiled()
+        for one, other in zip((values, scales, folded), expected):
+            testing.assert_bytes_equal(one, other)
+
+    return Case(
+        compiled=compiled,
+        eager={"fp32": lambda: baseline.quantize_queries(q, weights, positions, table)},
+        check=check,
+    )
+
+
 def _dequantize(rows: int, keys: int, indexer: dsv4_iree.Indexer) -> Case:
     spec = indexer.spec
     pair = indexer.quantize(torch.randn(rows, keys, spec.head_dim, device=indexer.device))
@@ -396,6 +427,7 @@ CASES: dict[str, Callable[[int, int, dsv4_iree.Indexer], Case]] = {
     "mqa_logits": _mqa_logits,
     "topk": _topk,
     "quantize": _quantize,
+    "quantize_queries": _quantize_queries,
     "dequantize": _dequantize,
     "write_cache": _write_cache,
     "gather_cache": _gather_cache,
