@@ -43,6 +43,7 @@ TABLE = (
     _everywhere(
         "deepgemm", "fp8_fp4_paged_sparse_mqa_logits", ABSENT, "no kernel reads a block list"
     ),
+    _everywhere("tokenspeed", "deepseek_v4_prepare_indexer_q_mxfp4", NATIVE, "profile D, rotated"),
     _everywhere("tokenspeed", "write_deepseek_v4_indexer_mxfp4_cache", NATIVE, "profile D"),
     _everywhere("tokenspeed", "write_deepseek_v4_indexer_fp8_cache", NATIVE),
     _everywhere("tokenspeed", "indexer_mxfp4_paged_gather", CONVERTED, "keeps rows past the last"),
@@ -65,10 +66,14 @@ TABLE = (
     _everywhere("aiter", "top_k_per_row_decode", CONVERTED, "NaN never chosen"),
     _everywhere("aiter", "indexer_k_quant_and_cache", NATIVE, 'scale_fmt not "ue8m0": torch'),
     _everywhere("aiter", "cp_gather_indexer_k_quant_cache", CONVERTED),
-    _everywhere("aiter_rotate", "rope_rotate_activation", CONVERTED, "RoPE in torch; no FP8"),
+    _everywhere("aiter_rotate", "rope_rotate_activation", CONVERTED, "scales turned; no FP8"),
     _everywhere(
-        "aiter_rotate", "rmsnorm_rope_rotate_activation_fp4quant_kvcache", CONVERTED, "F4 in torch"
+        "aiter_rotate",
+        "rmsnorm_rope_rotate_activation_fp4quant_kvcache",
+        CONVERTED,
+        "norm and RoPE in torch",
     ),
+    _everywhere("vllm", "fused_indexer_q_rope_quant", NATIVE, "FP8: e4m3fn"),
     _everywhere("vllm", "indexer_k_quant_and_cache", NATIVE, 'scale_fmt not "ue8m0": torch'),
     _everywhere("vllm", "cp_gather_indexer_k_quant_cache", CONVERTED),
     _everywhere("vllm", "rocm_fp8_mqa_logits", NATIVE),
@@ -79,9 +84,9 @@ TABLE = (
     _everywhere("vllm", "rocm_aiter_sparse_attn_indexer", CONVERTED, "metadata is an argument"),
     _everywhere("sglang", "quantize_fp4_indexer_tensor", NATIVE, "profile S, rne: S2"),
     _everywhere("sglang", "store_fp4_index_k_cache", NATIVE, "profile S, rne: S2"),
-    _everywhere("sglang", "store_fp4_index_k_cache_split", CONVERTED, "F4 in torch"),
+    _everywhere("sglang", "store_fp4_index_k_cache_split", NATIVE, "profile S, rne: S2"),
     _everywhere("sglang", "get_index_k_fp4", NATIVE),
-    _everywhere("sglang", "get_index_k_fp4_split", TORCH),
+    _everywhere("sglang", "get_index_k_fp4_split", NATIVE),
     _everywhere("sglang", "get_index_k_dequant", NATIVE),
     _everywhere("sglang", "topk_transform_512", CONVERTED, "slots in torch"),
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """AITER's rotate-quantise-write ops (dsv4_rotate_quant.cu): norm, RoPE, Hadamard, quantise.
 
-Norm and RoPE run in plain torch, in fp32 up to the quantiser as there; rotation and rounding are
-`Indexer.quantize` in profile R. cos and sin are [max_pos, rope_dim / 2], GPT-J pairs.
+All in fp32 up to the quantiser, profile R, as there. Queries are `Indexer.quantize_queries`; norm
+and RoPE of keys run in plain torch. cos and sin are [max_pos, rope_dim / 2], GPT-J pairs.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 
 from dsv4_iree.compat import keys
-from dsv4_iree.compat.serve import Quantized, indexer, not_offered, ready
+from dsv4_iree.compat.serve import made_queries, not_offered
 from dsv4_iree.errors import ArgumentError
-from dsv4_iree.formats import hadamard
+from dsv4_iree.formats import hadamard, rope
 
 
 def rope_rotate_activation(
@@ -33,17 +33,19 @@ def rope_rotate_activation(
     [T, H, D/2] and out_scale their scales: [T, D/128, 4, 16, 4 * ceil(H / 64)] with shuffle_scale,
     else [T, H, D/32]. FP8 output (group_size 128) is not offered.
     """
-    x = _rope(input.float(), cos, sin, positions, rope_dim)
     if out_scale is None:
+        x = rope(input, *_angles(cos, sin, positions))
         out.copy_(hadamard(x) if do_rotate_act else x)
         return
     if group_size != 32:
         reason = "FP8 queries with a scale that is no power of two have no quantiser here"
         not_offered("rope_rotate_activation", reason, "use group_size=32, or quantise its bf16")
-    rows, heads, head_dim = input.shape
-    values, scales = _quantize(x.view(-1, head_dim), do_rotate_act)
-    out.view(torch.uint8).copy_(values.view(rows, heads, -1))
-    scales = scales.view(rows, heads, -1)
+    at, table = _angles(cos, sin, positions)
+    ones = input.new_ones(input.shape[:2])  # weights are another op's there
+    (values, scales), _ = made_queries(
+        input, ones, at, table, (1.0, 1.0), "f32", hadamard=do_rotate_act
+    )
+    out.view(torch.uint8).copy_(values)
     if shuffle_scale:
         scales = _by_lane(scales)
     out_scale.view(torch.uint8).copy_(scales.view(out_scale.shape))
@@ -76,22 +78,16 @@ def rmsnorm_rope_rotate_activation_fp4quant_kvcache(
         raise ArgumentError(f"kv_block_size: expected {kvcache.shape[3]}, got {kv_block_size}")
     x = input.float().flatten(0, 1)
     x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon) * norm_weight.float()
-    x = _rope(x[:, None], cos, sin, positions, rope_dim)[:, 0]
-    keys.split_store(kvcache, scale, slot_mapping, _quantize(x, do_rotate_act))
+    x = rope(x[:, None], *_angles(cos, sin, positions))[:, 0]
+    keys.split_store(kvcache, scale, slot_mapping, x, hadamard=do_rotate_act)
 
 
-def _quantize(x: torch.Tensor, rotate: bool) -> Quantized:
-    return indexer(x.device, head_dim=x.shape[-1], hadamard=rotate).quantize(ready(x))
-
-
-def _rope(
-    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor, dims: int
-) -> torch.Tensor:
-    """x [T, H, D] fp32 with pairs (2i, 2i + 1) of its last `dims` dims turned by the position."""
-    c, s = (t.float().view(t.shape[0], -1)[positions.long()][:, None] for t in (cos, sin))
-    a, b = x[..., -dims:].unflatten(-1, (-1, 2)).unbind(-1)
-    turned = torch.stack([a * c - b * s, a * s + b * c], dim=-1).flatten(-2)
-    return torch.cat([x[..., :-dims], turned], dim=-1)
+def _angles(
+    cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A table of this call's positions alone, cosines and sines in one, and where each is in it."""
+    rows = [t.view(t.shape[0], -1)[positions.long()] for t in (cos, sin)]
+    return torch.arange(len(positions), device=cos.device), torch.cat(rows, dim=1)
 
 
 def _by_lane(scales: torch.Tensor) -> torch.Tensor:

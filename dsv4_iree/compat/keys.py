@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from dsv4_iree import layout, windows
-from dsv4_iree.compat.serve import Quantized, indexer, ready
+from dsv4_iree.compat.serve import FLOATS, Quantized, indexer, ready
 from dsv4_iree.errors import ArgumentError
+from dsv4_iree.indexer import Indexer
 from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
 
 FP8_MAX = {Format.FP8: 448.0, Format.FP8_FNUZ: 240.0}
@@ -117,30 +120,34 @@ def split_spec(payload: torch.Tensor) -> IndexerSpec:
 
 
 def split_store(
-    payload: torch.Tensor, scale: torch.Tensor, slots: torch.Tensor, vectors: Quantized
+    payload: torch.Tensor,
+    scale: torch.Tensor,
+    slots: torch.Tensor,
+    x: torch.Tensor,
+    **rounding: Any,
 ) -> None:
-    """Put quantised vectors into the slots of a split cache; slots outside it are skipped."""
-    spec = split_spec(payload)
-    where = layout.page_offsets(spec).to(payload.device)
-    slots = slots.flatten().long()
-    keep = (slots >= 0) & (slots < payload.shape[0] * spec.page_size)
-    page, t = slots[keep] // spec.page_size, slots[keep] % spec.page_size
-    cut = spec.value_bytes
-    for out, offsets, data in zip((payload, scale), (where[:, :cut], where[:, cut:]), vectors):
-        flat = out.view(torch.uint8).view(out.shape[0], -1)
-        flat[page[:, None], offsets[t]] = data[keep]
+    """Quantise vectors [n, D] into the slots of a split cache; slots outside it are skipped."""
+    served = _split_indexer(payload, **rounding)
+    given = x if x.dtype in FLOATS else x.float()
+    pages = (payload.view(torch.uint8), scale.view(torch.uint8))
+    served.write_cache(pages, ready(given), ready(slots.flatten(), torch.int64))
 
 
 def split_read(payload: torch.Tensor, scale: torch.Tensor, slots: torch.Tensor) -> Quantized:
     """Raw values and scales of the slots of a split cache; slot < 0 gives zeros."""
+    served = _split_indexer(payload)
+    table = torch.arange(payload.shape[0], dtype=torch.int32, device=payload.device)[None]
+    at = ready(slots.flatten(), torch.int32)
+    pages = (payload.view(torch.uint8), scale.view(torch.uint8))
+    found = served.gather_cache(pages, table, torch.zeros_like(at), at)
+    assert isinstance(found, tuple)
+    return found
+
+
+def _split_indexer(payload: torch.Tensor, **rounding: Any) -> Indexer:
     spec = split_spec(payload)
-    where = layout.page_offsets(spec).to(payload.device)
-    at = slots.flatten().long().clamp(0)
-    page, offsets = (at // spec.page_size)[:, None], where[at % spec.page_size]
-    cut, seen = spec.value_bytes, (slots.flatten() >= 0)[:, None]
-    values = payload.view(torch.uint8).reshape(payload.shape[0], -1)[page, offsets[:, :cut]]
-    scales = scale.view(torch.uint8).reshape(scale.shape[0], -1)[page, offsets[:, cut:]]
-    return values * seen, scales * seen
+    numbers = {"layout": spec.layout, "page_size": spec.page_size, "head_dim": spec.head_dim}
+    return indexer(payload.device, **numbers, **rounding)
 
 
 def used_pages(

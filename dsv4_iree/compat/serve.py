@@ -17,6 +17,7 @@ from dsv4_iree.runtime import ALIGNMENT
 from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
 
 Quantized = tuple[torch.Tensor, torch.Tensor]
+FLOATS = (torch.float32, torch.bfloat16)
 FP8 = {torch.float8_e4m3fn: Format.FP8, torch.float8_e4m3fnuz: Format.FP8_FNUZ}
 _options: dict[str, Any] = {}
 
@@ -81,6 +82,30 @@ def fp8(name: str, values: torch.Tensor, scales: torch.Tensor | None) -> tuple[Q
         scales = torch.ones(values.shape[:-1], device=values.device)
     scales = ready(scales, torch.float32).view(values.shape[:-1])
     return (ready(values), scales), FP8[values.dtype]
+
+
+def made_queries(
+    q: torch.Tensor,
+    weights: torch.Tensor,
+    positions: torch.Tensor,
+    cos_sin: torch.Tensor,
+    factors: tuple[float, float],
+    intermediate: str,
+    **numbers: Any,
+) -> tuple[Quantized, torch.Tensor]:
+    """`Indexer.quantize_queries` of the spec numbers, whatever floats the tensors hold."""
+    dtype = q.dtype if q.dtype is weights.dtype and q.dtype in FLOATS else torch.float32
+    table = cos_sin if cos_sin.dtype in FLOATS else cos_sin.float()
+    served = indexer(q.device, num_heads=q.shape[1], head_dim=q.shape[2], **numbers)
+    return served.quantize_queries(
+        ready(q, dtype),
+        ready(weights, dtype),
+        positions=ready(positions, torch.int64),
+        cos_sin=ready(table),
+        softmax_scale=factors[0],
+        head_scale=factors[1],
+        intermediate=intermediate,
+    )
 
 
 def page_format(cache: torch.Tensor, head_dim: int, kind: Format) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def store_fp4_index_k_cache_split(
     """The same into split pages: values [pages, 1, 4, P, 16], scales [pages, 1, 4, P] turned."""
     if payload.shape[3] != page_size:
         raise ArgumentError(f"page_size: expected {payload.shape[3]}, got {page_size}")
-    keys.split_store(payload, scale, loc, _quantize(input, rne))
+    keys.split_store(payload, scale, loc, _rows(input), rounding="s2" if rne else "s")
 
 
 def get_index_k_fp4(

@@ -10,9 +10,27 @@ from __future__ import annotations
 import torch
 
 from dsv4_iree import reference, windows
-from dsv4_iree.compat.serve import float_logits, indexer, ready, select
+from dsv4_iree.compat.serve import float_logits, indexer, made_queries, ready, select
 from dsv4_iree.errors import ArgumentError
 from dsv4_iree.spec import IndexerSpec
+
+
+def deepseek_v4_prepare_indexer_q_mxfp4(
+    index_q: torch.Tensor,
+    positions: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    weights: torch.Tensor,
+    softmax_scale: float,
+    head_scale: float,
+) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """RoPE, Hadamard and profile D: (uint8 bytes [T, H, D/2], int32 scales [T, H]) and fp32 weights
+    [T, H] times both factors. bf16 after each step."""
+    weights = weights.squeeze(-1) if weights.dim() == 3 else weights
+    factors = (softmax_scale, head_scale)
+    (values, scales), folded = made_queries(
+        index_q, weights, positions, cos_sin_cache, factors, "bf16", rounding="d", hadamard=True
+    )
+    return (values, scales.view(torch.int32)[..., 0]), folded
 
 
 def write_deepseek_v4_indexer_mxfp4_cache(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""vLLM's indexer cache ops, top-k ops and its ROCm sparse indexer (rocm_aiter_mla_sparse.py).
+"""vLLM's indexer query, cache and top-k ops, and its ROCm sparse indexer
+(rocm_aiter_mla_sparse.py).
 
 The NVIDIA scorers vLLM calls are DeepGEMM's: see `compat.deepgemm`.
 """
@@ -12,7 +13,31 @@ import torch
 
 from dsv4_iree import windows
 from dsv4_iree.compat import aiter, keys
-from dsv4_iree.compat.serve import Quantized, ready, select
+from dsv4_iree.compat.serve import Quantized, made_queries, ready, select
+
+
+def fused_indexer_q_rope_quant(
+    positions: torch.Tensor,
+    index_q: torch.Tensor,
+    index_q_cos_sin_cache: torch.Tensor,
+    index_weights: torch.Tensor,
+    index_weights_softmax_scale: float,
+    index_weights_head_scale: float,
+    use_fp4: bool = False,
+) -> tuple[torch.Tensor | Quantized, torch.Tensor]:
+    """RoPE, bf16, quantise: FP4 bytes [T, H, D/2] and int32 scales [T, H], or FP8 [T, H, D]; and
+    fp32 weights [T, H] with both factors and, in FP8, the query's scale in them.
+
+    FP8 is e4m3fn. vLLM on gfx942 takes e4m3fnuz, which `Indexer.quantize_queries` gives.
+    """
+    numbers = {} if use_fp4 else {"format": "fp8", "layout": "n8"}
+    factors = (index_weights_softmax_scale, index_weights_head_scale)
+    (values, scales), weights = made_queries(
+        index_q, index_weights, positions, index_q_cos_sin_cache, factors, "bf16", **numbers
+    )
+    if use_fp4:
+        return (values, scales.view(torch.int32)[..., 0]), weights
+    return values.view(torch.float8_e4m3fn), weights
 
 
 def indexer_k_quant_and_cache(

@@ -53,6 +53,9 @@ DEEPGEMM_PAGED = sample(
 )
 DEEPGEMM_OLD = [(1, 32), (2, 64), (4, 64), (1, 64)]  # next_n, page; fp8, 1-D lengths, clean
 
+# vLLM, test_fused_indexer_q_rope_quant.py: bytes, scales and weights bit for bit
+VLLM_QUERIES = (1, 7, 32, 257)  # tokens; 64 heads
+
 # AITER, op_tests/test_flydsl_pa_mqa_logits_fp4*.py; cosine above 0.99, -inf past the context
 FLYDSL = 0.99
 FLYDSL_DECODE = [  # requests, longest context, next_n, heads

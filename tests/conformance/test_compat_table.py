@@ -70,6 +70,10 @@ SIGNATURES = {  # argument names in order, as published
     "deepgemm.fp8_fp4_paged_mqa_logits": "q kv_cache weights context_lens block_table "
     "schedule_meta max_context_len clean_logits logits_dtype indices",
     "deepgemm.get_paged_mqa_logits_metadata": "context_lens block_kv num_sms indices",
+    "tokenspeed.deepseek_v4_prepare_indexer_q_mxfp4": "index_q positions cos_sin_cache weights "
+    "softmax_scale head_scale",
+    "vllm.fused_indexer_q_rope_quant": "positions index_q index_q_cos_sin_cache index_weights "
+    "index_weights_softmax_scale index_weights_head_scale use_fp4",
     "tokenspeed.indexer_mxfp4_paged_gather": "kv_cache values_out scales_out block_table "
     "cu_seq_lens cache_block_size",
     "tokenspeed.persistent_topk": "logits lengths output workspace k max_seq_len q_len_per_req",
