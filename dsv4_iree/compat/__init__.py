@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NATIVE, CONVERTED, TORCH, ABSENT = "native", "converted", "torch", "absent"
+NATIVE, CONVERTED, TORCH = "native", "converted", "torch"
 """native: our op reads the caller's tensors. converted: a layout is converted or a result
-rearranged around our op. torch: plain torch alone. absent: it raises, with the reason."""
+rearranged around our op. torch: plain torch alone. What is refused of a function raises, with the
+reason."""
 
 TARGETS = ("cpu", "gfx942", "gfx950", "cuda")
 
@@ -39,10 +40,12 @@ TABLE = (
     _everywhere("deepgemm", "fp8_paged_mqa_logits", NATIVE),
     _everywhere("deepgemm", "get_paged_mqa_logits_metadata", TORCH, "a schedule nothing reads"),
     _everywhere("deepgemm", "get_mqa_logits_metadata", TORCH, "a schedule nothing reads"),
-    _everywhere("deepgemm", "fp8_fp4_sparse_mqa_logits", ABSENT, "no kernel reads a block list"),
+    _everywhere("deepgemm_sparse", "fp8_fp4_sparse_mqa_logits", CONVERTED, "blocks as pages; FP4"),
     _everywhere(
-        "deepgemm", "fp8_fp4_paged_sparse_mqa_logits", ABSENT, "no kernel reads a block list"
+        "deepgemm_sparse", "fp8_fp4_paged_sparse_mqa_logits", CONVERTED, "blocks gathered; FP4"
     ),
+    _everywhere("deepgemm_sparse", "get_sparse_mqa_logits_metadata", TORCH),
+    _everywhere("deepgemm_sparse", "get_paged_sparse_mqa_logits_metadata", TORCH),
     _everywhere("tokenspeed", "deepseek_v4_prepare_indexer_q_mxfp4", NATIVE, "profile D, rotated"),
     _everywhere("tokenspeed", "write_deepseek_v4_indexer_mxfp4_cache", NATIVE, "profile D"),
     _everywhere("tokenspeed", "write_deepseek_v4_indexer_fp8_cache", NATIVE),

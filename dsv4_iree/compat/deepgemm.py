@@ -7,14 +7,13 @@ csrc/apis/attention.hpp. Schedules only divide work there; here they are accepte
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import torch
 
 from dsv4_iree import windows
 from dsv4_iree.compat.serve import (
     FP8,
     Quantized,
+    first_rows,
     fp4,
     fp8,
     indexer,
@@ -108,7 +107,7 @@ def fp8_fp4_paged_mqa_logits(
         kv_cache,
         ready(block_table, torch.int32),
         ready(end),
-        row_to_request=None if indices is None else _first_rows(indices, batch),
+        row_to_request=None if indices is None else first_rows(indices, batch),
         width=max_context_len,
     )
     return logits.to(logits_dtype)
@@ -171,21 +170,6 @@ def get_mqa_logits_metadata(
     return torch.zeros(1, dtype=torch.int32, device=cu_seq_len_k_start.device)
 
 
-def fp8_fp4_sparse_mqa_logits(*args: object, **kwargs: object) -> NoReturn:
-    """Not offered: scores of candidate blocks only."""
-    _no_candidates("fp8_fp4_sparse_mqa_logits", "fp8_fp4_mqa_logits")
-
-
-def fp8_fp4_paged_sparse_mqa_logits(*args: object, **kwargs: object) -> NoReturn:
-    """Not offered: scores of candidate blocks only."""
-    _no_candidates("fp8_fp4_paged_sparse_mqa_logits", "fp8_fp4_paged_mqa_logits")
-
-
-def _no_candidates(name: str, other: str) -> NoReturn:
-    reason = "no kernel here reads a list of candidate blocks"
-    not_offered(name, reason, f"score all keys with {other} and mask the other columns")
-
-
 def _dtypes(weights: torch.Tensor, logits_dtype: torch.dtype) -> None:
     """DeepGEMM's rule: bf16 weights come with bf16 logits only."""
     if logits_dtype not in (torch.float32, torch.bfloat16):
@@ -210,18 +194,6 @@ def _queries(q: Pair) -> tuple[Quantized, Format]:
 
 def _natural(kind: Format) -> dict[str, object]:
     return {"format": kind, "layout": "n4" if kind is Format.FP4 else "n8"}
-
-
-def _first_rows(indices: torch.Tensor, rows: int) -> torch.Tensor:
-    """[rows] int32: the first row of the run of equal `indices` that each row is in."""
-    if indices.shape != (rows,):
-        raise ArgumentError(
-            f"indices: expected shape [{rows}] with next_n 1, got {list(indices.shape)}"
-        )
-    row = torch.arange(rows, device=indices.device)
-    starts = torch.ones_like(row, dtype=torch.bool)
-    starts[1:] = indices[1:] != indices[:-1]
-    return torch.where(starts, row, 0).cummax(0).values.int()
 
 
 def _compressed(

@@ -108,6 +108,18 @@ def made_queries(
     )
 
 
+def first_rows(indices: torch.Tensor, rows: int) -> torch.Tensor:
+    """[rows] int32: the first row of the run of equal `indices` that each row is in."""
+    if indices.shape != (rows,):
+        raise ArgumentError(
+            f"indices: expected shape [{rows}] with next_n 1, got {list(indices.shape)}"
+        )
+    row = torch.arange(rows, device=indices.device)
+    starts = torch.ones_like(row, dtype=torch.bool)
+    starts[1:] = indices[1:] != indices[:-1]
+    return torch.where(starts, row, 0).cummax(0).values.int()
+
+
 def page_format(cache: torch.Tensor, head_dim: int, kind: Format) -> dict[str, Any]:
     """Spec numbers of a cache [pages, P, 1, entry bytes] in a natural layout."""
     layout = CacheLayout.N4 if kind is Format.FP4 else CacheLayout.N8

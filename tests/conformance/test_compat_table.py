@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dsv4_iree import ArgumentError, compat
-from dsv4_iree.compat import aiter, aiter_rotate, deepgemm, keys, serve
+from dsv4_iree.compat import aiter, aiter_rotate, deepgemm, deepgemm_sparse, keys, serve
 
 SYSTEMS = sorted({offer.system for offer in compat.TABLE})
 
@@ -38,21 +38,11 @@ def test_modules_without_a_row_are_shared_parts() -> None:
     assert names - {"__init__", "__pycache__"} == {*SYSTEMS, "serve", "keys"}
 
 
-def test_words_of_the_table_are_known_and_absent_ones_say_why() -> None:
-    known = {compat.NATIVE, compat.CONVERTED, compat.TORCH, compat.ABSENT}
+def test_words_of_the_table_are_known() -> None:
+    known = {compat.NATIVE, compat.CONVERTED, compat.TORCH}
     for offer in compat.TABLE:
         assert set(offer[2:6]) <= known, offer
-        assert offer.note or compat.ABSENT not in offer[2:6], offer
     assert compat.Offer._fields[2:6] == compat.TARGETS
-
-
-@pytest.mark.parametrize(
-    "offer", [o for o in compat.TABLE if o.cpu == compat.ABSENT], ids=lambda o: o.function
-)
-def test_absent_functions_raise_with_the_reason_and_what_to_do(offer: compat.Offer) -> None:
-    words = rf"^{offer.function}: not offered, .*; score all keys"
-    with pytest.raises(ArgumentError, match=words):
-        functions(offer.system)[offer.function](1, 2, three=3)
 
 
 def test_info_prints_the_table() -> None:
@@ -69,6 +59,12 @@ SIGNATURES = {  # argument names in order, as published
     "max_seqlen_k logits_dtype schedule_meta",
     "deepgemm.fp8_fp4_paged_mqa_logits": "q kv_cache weights context_lens block_table "
     "schedule_meta max_context_len clean_logits logits_dtype indices",
+    "deepgemm_sparse.fp8_fp4_sparse_mqa_logits": "q kv weights metadata num_max_sparse_blocks "
+    "sparse_block_kv use_unaligned_ks",
+    "deepgemm_sparse.get_sparse_mqa_logits_metadata": "cu_seq_len_k_start cu_seq_len_k_end "
+    "num_kv_tokens sparse_kv_block_indices qk_dtype sparse_block_kv use_unaligned_ks",
+    "deepgemm_sparse.get_paged_sparse_mqa_logits_metadata": "context_lens block_table indices "
+    "page_kv sparse_kv_block_indices qk_dtype sparse_block_kv",
     "deepgemm.get_paged_mqa_logits_metadata": "context_lens block_kv num_sms indices",
     "tokenspeed.deepseek_v4_prepare_indexer_q_mxfp4": "index_q positions cos_sin_cache weights "
     "softmax_scale head_scale",
@@ -141,6 +137,37 @@ REFUSED = {
             torch.zeros(1), 64, out_scale=torch.ones(8),
         ),
         r"^rope_rotate_activation: not offered, FP8 queries",
+    ),
+    "sparse FP8": (
+        lambda: deepgemm_sparse.fp8_fp4_sparse_mqa_logits(
+            (Q8, None), (K8, torch.ones(5)), W.bfloat16(), END, 4, 8
+        ),
+        r"^fp8_fp4_sparse_mqa_logits: not offered, FP8 has no sparse scorer here; pass FP4",
+    ),
+    "metadata of another call": (
+        lambda: deepgemm_sparse.fp8_fp4_sparse_mqa_logits(
+            (Q8.view(torch.int8)[..., :64], END[:, None].expand(2, 8)), (K8, END), W.bfloat16(), END,
+            4, 8,
+        ),
+        r"^metadata: expected that of 2 rows of 4 blocks, got 2 bytes$",
+    ),
+    "sparse blocks of 4": (
+        lambda: deepgemm_sparse.fp8_fp4_sparse_mqa_logits(
+            (Q8.view(torch.int8), END), (K8, END), W.bfloat16(), END, 4, 4
+        ),
+        r"^sparse_block_kv: expected 8 or 16, got 4$",
+    ),
+    "sparse fp32 weights": (
+        lambda: deepgemm_sparse.fp8_fp4_sparse_mqa_logits(
+            (Q8.view(torch.int8), END), (K8, END), W, END, 4, 8
+        ),
+        r"^weights: expected dtype bfloat16, got torch.float32$",
+    ),
+    "pages that blocks do not fill": (
+        lambda: deepgemm_sparse.get_paged_sparse_mqa_logits_metadata(
+            END, END[:, None], None, 60, END[:, None], torch.int8, 8
+        ),
+        r"^page_kv: expected a multiple of sparse_block_kv=8, got 60$",
     ),
     "a split cache of another shape": (
         lambda: keys.split_spec(torch.empty(3, 64, 64)),
