@@ -146,8 +146,8 @@ REFUSED = {
     ),
     "metadata of another call": (
         lambda: deepgemm_sparse.fp8_fp4_sparse_mqa_logits(
-            (Q8.view(torch.int8)[..., :64], END[:, None].expand(2, 8)), (K8, END), W.bfloat16(), END,
-            4, 8,
+            (Q8.view(torch.int8)[..., :64], END[:, None].expand(2, 8)), (K8, END), W.bfloat16(),
+            END, 4, 8,
         ),
         r"^metadata: expected that of 2 rows of 4 blocks, got 2 bytes$",
     ),
