@@ -470,11 +470,11 @@ class BareCall:
         self.columns = tensors[0].shape[1]
 
     def __call__(self) -> None:
-        arguments = rt.VmVariantList(9)
+        arguments = rt.VmVariantList(10)
         for view in self.views:
             arguments.push_ref(view)
-        arguments.push_int(self.columns)
-        arguments.push_int(0)
+        for scalar in (self.columns, 0, 1):  # ids relative to the window, largest first
+            arguments.push_int(scalar)
         arguments.push_ref(self.workspace)
         arguments.push_ref(rt.HalFence.create_at(self.timeline, self.now))
         self.now += 1
