@@ -15,8 +15,6 @@ TOP = 6  # log2 of what the largest scale becomes
 
 # 0, 0.5, 1, 1.5 and 2, 3, 4, 6 times the smallest scale: one more is 8 more, but for zero.
 CONSTANTS = f"""\
-%digits = arith.constant 0x77777777 : i32
-%sign_digits_only = arith.constant 0x11111111 : i32
 %plus_or_minus = arith.constant {packed(0x00, 0x80, 0x00, 0x80)} : i32
 %least_low = arith.constant {packed(0x00, 0x08, 0x10, 0x14)} : i32
 %least_high = arith.constant {packed(0x18, 0x1C, 0x20, 0x24)} : i32
@@ -41,13 +39,13 @@ def table(result: str, below: str) -> str:
 
 
 def decoded(result: str, word: str, table: str) -> str:
-    """<result>_0 and <result>_1: codes 0..3 and 4..7 of the word."""
+    """<result>_0 and <result>_1: codes 0..3 and 4..7 of the word, by the masks of `mma_cuda`."""
     lines = [
         f"""\
-{result}_size0 = arith.andi {word}, %digits : i32
+{result}_size0 = arith.andi {word}, %magnitudes : i32
 {result}_size1 = arith.shrui {result}_size0, %i16 : i32
 {result}_up = arith.shrui {word}, %i3 : i32
-{result}_sign0 = arith.andi {result}_up, %sign_digits_only : i32
+{result}_sign0 = arith.andi {result}_up, %sign_digits : i32
 {result}_sign1 = arith.shrui {result}_sign0, %i16 : i32"""
     ]
     for i in range(2):

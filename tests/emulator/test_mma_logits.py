@@ -34,6 +34,17 @@ def int32(*values: int) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
+def assert_rows_close(logits: torch.Tensor, expected: torch.Tensor) -> None:
+    """NaN and infinities where they are expected, and each row close by its own largest logit."""
+    assert torch.equal(logits.isnan(), expected.isnan())
+    assert torch.equal(logits.isinf(), expected.isinf())
+    for row in range(len(expected)):  # their magnitudes are far apart
+        finite = expected[row].isfinite()
+        own, other = logits[row][finite].double(), expected[row][finite].double()
+        if len(other):
+            assert (own - other).abs().max() <= max(1e-5 * other.abs().max(), 1e-43)
+
+
 @pytest.mark.parametrize("next_n", [1, 3])
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_paged_scores_are_those_of_the_reference(emulated, plain, counted, spec, next_n):
@@ -92,13 +103,7 @@ def test_scores_whatever_the_scales(emulated, plain, op, q_scales, k_scales):
     logits, expected = (
         getattr(indexer, op)(*args) for indexer in (emulated(SMALL, op), plain(SMALL))
     )
-    assert torch.equal(logits.isnan(), expected.isnan())
-    assert torch.equal(logits.isinf(), expected.isinf())
-    for row in range(5):  # their magnitudes are far apart
-        finite = expected[row].isfinite()
-        own, other = logits[row][finite].double(), expected[row][finite].double()
-        if len(other):
-            assert (own - other).abs().max() <= max(1e-5 * other.abs().max(), 1e-43)
+    assert_rows_close(logits, expected)
 
 
 @pytest.mark.parametrize("weight", [2.0**-120, 2.0**60, float("inf"), float("nan")])
