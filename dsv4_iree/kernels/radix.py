@@ -96,7 +96,7 @@ def _function(entry: Entry, target: str, spec: IndexerSpec, ids: Ids) -> str:
     return "\n".join(
         [
             keep(f"{name}_keep", element, k, Group(KEEPERS, lanes), of_keep),
-            rank(f"{name}_rank", k, rankers, ids=ids, in_order=True),
+            rank(f"{name}_rank", k, rankers, ids),
             dispatch.pure(entry, lines),
         ]
     )

@@ -159,26 +159,12 @@ class Ids:
         return "\n".join(lines)
 
 
-def rank(
-    name: str,
-    k: int,
-    group: Group,
-    page_size: int = 0,
-    gathered: int = GATHERED,
-    ids: Ids | None = None,
-    *,
-    in_order: bool = False,
-) -> str:
+def rank(name: str, k: int, group: Group, ids: Ids) -> str:
     """`@<name>`: ids [rows, k] of a row's best entries among the k kept of each of its chunks.
 
-    The number `chunk_entries` is the length of a chunk.
-
-    Args:
-        page_size: of `index_topk`; short for Ids(table=True, page_size=page_size).
-        gathered: entries that shared memory holds, at least those that are sorted.
-        in_order: whether the entries of a row's only chunk are in the order of the result.
+    The number `chunk_entries` is the length of a chunk. Those of a row's only chunk are in the
+    order of the result.
     """
-    ids = ids or Ids(bool(page_size), page_size)
     kept = entries(
         "kept",
         """\
@@ -186,34 +172,31 @@ def rank(
 %$raw = memref.load %kept[%$index] : memref<?xi64, strided<[1], offset: ?>>""",
         8,
     )
-    memory, per = shared_entries(gathered), radix_sort.size(k, group) // group.threads
+    memory, per = shared_entries(GATHERED), radix_sort.size(k, group) // group.threads
     text = RANK.format(
         shared=SHARED,
         first_pass=first_pass(kept, group),
         narrow=narrow(kept, "near", "digit", "%gathered", group),
         gather=append(kept, "near", "%slot0_pointer", "%buffer", memory, "%c0", group),
-        best=best(k, "near", group, gathered=gathered),
+        best=best(k, "near", group),
     )
-    names = [f"%sorted{e}" for e in range(per)]
-    if in_order:
-        text = RANK_OR_LOAD.format(
-            per=per,
-            kinds=", ".join(["i64"] * per),
-            rank=indent(text, "  "),
-            sorted=", ".join(names),
-            load="\n".join(LOAD.format(e=e) for e in range(per)),
-            loaded=", ".join(f"%loaded{e}" for e in range(per)),
-        )
-        names = [f"%ranked#{e}" for e in range(per)]
+    text = RANK_OR_LOAD.format(
+        per=per,
+        kinds=", ".join(["i64"] * per),
+        rank=indent(text, "  "),
+        sorted=", ".join(f"%sorted{e}" for e in range(per)),
+        load="\n".join(LOAD.format(e=e) for e in range(per)),
+        loaded=", ".join(f"%loaded{e}" for e in range(per)),
+    )
     write = WRITE.format(
         k=k,
         is_slot=IS_SLOT if ids.table else "",
-        write="\n".join(_write(k, e, name, ids.table) for e, name in enumerate(names)),
+        write="\n".join(_write(k, e, f"%ranked#{e}", ids.table) for e in range(per)),
     )
     bindings = ("kept_binding", "start", "end", *ids.bindings, "result_binding")
     numbers = ("rows", "chunks", "columns", "ids", *ids.numbers, "chunk_entries")
     body = "\n".join([KEPT, ids.constants(), places(per), text, write])
-    return executable(name, bindings, numbers, "%c1", k, group, body, gathered)
+    return executable(name, bindings, numbers, "%c1", k, group, body)
 
 
 def places(per: int) -> str:
@@ -233,24 +216,20 @@ def best(
     group: Group,
     above: str = "%no_entry",
     spare: int = 0,
-    gathered: int = GATHERED,
 ) -> str:
     """%sorted<e>: the best k of %buffer_count entries in %buffer, in order, by the search %<of>_...
 
     Args:
         above: what is taken from entries in that search.
         spare: entries of the shared memory %spare, to be used; 0: there is none.
-        gathered: entries that %buffer holds.
     """
     size = radix_sort.size(k, group)
-    room = size if size == gathered else spare or size
-    refine = _refine(size, of, group, above, room, gathered, bool(spare))
+    room = size if size == GATHERED else spare or size
+    refine = _refine(size, of, group, above, room, bool(spare))
     return f"{refine}\n{radix_sort.sort(size, group, room)}"
 
 
-def _refine(
-    size: int, of: str, group: Group, above: str, room: int, gathered: int, has_spare: bool
-) -> str:
+def _refine(size: int, of: str, group: Group, above: str, room: int, has_spare: bool) -> str:
     """%found_count entries in %found, no more than can be sorted, of which those below
     %exact_least do not count. By column none but the k best may be sorted."""
     kind = shared_entries(room)
@@ -262,8 +241,8 @@ def _refine(
 %all_bits = arith.constant -1 : i64
 %low_bits = arith.constant 0xFFFFFFFF : i64
 %order_bits = arith.select %is_sorted, %all_bits, %low_bits : i64
-{narrow(buffer_above(above, gathered), "exact", of, "%most_found", group)}"""
-    if size == gathered:
+{narrow(buffer_above(above), "exact", of, "%most_found", group)}"""
+    if size == GATHERED:
         return f"""\
 {search}
 {least("exact", above)}
@@ -333,12 +312,11 @@ def executable(
     k: int,
     group: Group,
     body: str,
-    gathered: int = GATHERED,
 ) -> str:
     """A kernel of one row by (%c1 or %chunks) workgroups, from its arguments and its body."""
     parameters = [f"%{binding}: !stream.binding" for binding in bindings]
     parameters += [f"%{number}: index" for number in numbers]
-    text = "\n".join([prologue(k, group, gathered), WINDOW, body])
+    text = "\n".join([prologue(k, group), WINDOW, body])
     # Registers for the workgroups that fill half of a multiprocessor.
     resident = f",\n        nvvm.minctasm = {1024 // group.threads} : i32"
     return EXECUTABLE.format(

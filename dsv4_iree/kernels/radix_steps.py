@@ -69,14 +69,13 @@ def entries(name: str, load: str, unroll: int) -> Source:
 BUFFER = entries("buffer", f"%$raw = memref.load %buffer[%$at] : {shared_entries(GATHERED)}", 2)
 
 
-def buffer_above(least: str, gathered: int = GATHERED) -> Source:
+def buffer_above(least: str) -> Source:
     """The buffer's entries, less one that none is below: fewer bits differ."""
-    load = f"%$raw = memref.load %buffer[%$at] : {shared_entries(gathered)}"
-    return replace(BUFFER, load=load, entry=f"%$entry = arith.subi %$raw, {least} : i64")
+    return replace(BUFFER, entry=f"%$entry = arith.subi %$raw, {least} : i64")
 
 
-def prologue(k: int, group: Group, gathered: int = GATHERED) -> str:
-    """Constants, the thread's place, and shared memory with a buffer of `gathered` entries."""
+def prologue(k: int, group: Group) -> str:
+    """Constants, the thread's place, and shared memory with a buffer of entries."""
     return f"""\
 %c0 = arith.constant 0 : index
 %c1 = arith.constant 1 : index
@@ -88,7 +87,7 @@ def prologue(k: int, group: Group, gathered: int = GATHERED) -> str:
 %lanes_i32 = arith.constant {group.lanes} : i32
 %bins = arith.constant {BINS} : index
 %bin_mask = arith.constant {BINS - 1} : i64
-%gathered = arith.constant {gathered} : i32
+%gathered = arith.constant {GATHERED} : i32
 %zero = arith.constant 0 : i32
 %one32 = arith.constant 1 : i32
 %minus_one = arith.constant -1 : i32
@@ -112,7 +111,7 @@ def prologue(k: int, group: Group, gathered: int = GATHERED) -> str:
 %lane_last32 = arith.index_cast %lane_last : index to i32
 %row = stream.dispatch.workgroup.id[0] : index
 %counts = memref.alloc() : memref<{BINS}xi32, {SHARED}>
-%buffer = memref.alloc() : {shared_entries(gathered)}
+%buffer = memref.alloc() : {shared_entries(GATHERED)}
 %wave_sums = memref.alloc() : memref<{group.threads // group.lanes}xi32, {SHARED}>
 %digit_found = memref.alloc() : memref<3xi32, {SHARED}>
 %zeros = memref.alloc() : memref<1xf32, {SHARED}>
