@@ -12,16 +12,18 @@ import torch
 
 from dsv4_iree.kernels import dispatch
 from dsv4_iree.kernels.entry import Arg, Entry
+from dsv4_iree.kernels.radix_group import Group
+from dsv4_iree.kernels.radix_ids import Ids
 from dsv4_iree.kernels.radix_keep import keep
-from dsv4_iree.kernels.radix_kernel import CHUNK, KEEPERS, Ids, rank
-from dsv4_iree.kernels.radix_steps import GATHERED, Group
-from dsv4_iree.kernels.radix_tile import streams
+from dsv4_iree.kernels.radix_rank import rank
+from dsv4_iree.kernels.radix_steps import GATHERED, streams
 from dsv4_iree.spec import IndexerSpec
-
-SUBGROUP = {"gfx942": 64, "gfx950": 64, "cuda": 32, "cuda-sm89": 32, "cuda-sm90": 32}
 
 WORKGROUPS = {"gfx942": 608, "gfx950": 512, "cuda": 264, "cuda-sm89": 264, "cuda-sm90": 264}
 """That can be resident at once: two on each of 304 or 256 compute units, or 132 multiprocessors."""
+
+MOST_RUNS = 16
+"""Of a row: one workgroup reads all that they keep."""
 
 # Runs of whole tiles, and the chunks of a row that they make.
 RUNS = """\
@@ -32,18 +34,33 @@ RUNS = """\
 %workgroups = arith.constant {workgroups} : index
 %some_rows = arith.maxui %rows, %one : index
 %share_any = arith.divui %workgroups, %some_rows : index
-%share = arith.maxui %share_any, %one : index
+%share_some = arith.maxui %share_any, %one : index
+%most_runs = arith.constant {most_runs} : index
+%share = arith.minui %share_some, %most_runs : index
 %run_tiles = {run_tiles} : index
 %run = arith.muli %run_tiles, %chunk : index
 %chunks = arith.ceildivui %tiles, %run_tiles : index
 %k = arith.constant {k} : index
 %regions = arith.muli %rows, %chunks : index
-%entries = arith.muli %regions, %k : index"""
+%kept_entries = arith.muli %regions, %k : index
+// Or the ids of all rows, two in the place of an entry.
+%is_of_runs = arith.cmpi ugt, %chunks, %one : index
+%two = arith.constant 2 : index
+%kept_ids = arith.ceildivui %kept_entries, %two : index
+%entries = arith.select %is_of_runs, %kept_entries, %kept_ids : index"""
 
 
 def fits(op: str, target: str, spec: IndexerSpec) -> bool:
     """Whether these kernels serve `op` for `spec` on the target."""
-    return op == "topk" and target in SUBGROUP and spec.topk <= GATHERED
+    return op == "topk" and target in WORKGROUPS and spec.topk <= GATHERED
+
+
+def keepers(target: str, k: int) -> Group:
+    """The workgroup of `keep`."""
+    lanes = 64 if target.startswith("gfx") else 32
+    # A long tile, where much of a short one would be candidates.
+    long = 4 * k > GATHERED
+    return Group(512, lanes, held=32 if long else 16, resident=2 if long else 3)
 
 
 def function(entry: Entry, target: str, spec: IndexerSpec) -> str:
@@ -58,11 +75,9 @@ def selection(entry: Entry, target: str, spec: IndexerSpec) -> str:
 
 
 def _function(entry: Entry, target: str, spec: IndexerSpec, ids: Ids) -> str:
-    (out,), (logits, *rows), name, k = entry.outputs, entry.inputs, entry.name, spec.topk
-    windows = tuple(arg for arg in rows if arg.name in ("start", "end"))
-    tables = tuple(arg for arg in rows if arg not in windows)
-    # Which entries are visible `keep` must know of `index_topk` alone.
-    of_keep, seen = (ids, tables) if ids.page_size else (Ids(orders=ids.orders), ())
+    (out,), (logits, *of_rows), name, k = entry.outputs, entry.inputs, entry.name, spec.topk
+    rows = sorted(of_rows, key=lambda arg: arg.name not in ("start", "end"))
+    group = keepers(target, k)
     short = ("num_pages", "skip_short") if ids.page_size else ()
     kept = Arg("kept", torch.int64, ("entries",))
     lines, _ = dispatch.sizes(entry.inputs)
@@ -70,32 +85,41 @@ def _function(entry: Entry, target: str, spec: IndexerSpec, ids: Ids) -> str:
     if "S" not in logits.shape:
         lines.append("%row_stride = arith.addi %columns, %c0 : index")
     tiles = "arith.ceildivui %tiles, %share" if streams(k) else "arith.addi %one, %c0"
-    lines.append(RUNS.format(chunk=CHUNK, k=k, workgroups=WORKGROUPS[target], run_tiles=tiles))
+    lines.append(
+        RUNS.format(
+            chunk=group.threads * group.held,
+            k=k,
+            workgroups=WORKGROUPS[target],
+            run_tiles=tiles,
+            most_runs=MOST_RUNS,
+        )
+    )
+    numbers = ("row_stride", "columns", "run", "ids", *ids.numbers, *short)
     lines += [
         dispatch.dispatch(
             "kept",
             f"{name}_keep",
             "%rows, %chunks",
-            (logits, *windows, *seen),
-            ("rows", "chunks", "row_stride", "columns", "run", *of_keep.numbers, *short),
+            (logits, *rows),
+            ("rows", "chunks", *numbers),
             dispatch.shaped(kept),
         ),
         dispatch.dispatch(
             "chosen",
             f"{name}_rank",
             "%rows, %chunks",
-            (kept, *windows, *tables),
+            (kept, *rows),
             ("rows", "chunks", "columns", "ids", *ids.numbers, "run"),  # its chunk_entries
             dispatch.shaped(out),
         ),
         f"util.return %chosen : {out}",
     ]
-    element, lanes = str(logits).removesuffix(">").rpartition("x")[2], SUBGROUP[target]
+    element = str(logits).removesuffix(">").rpartition("x")[2]
     # Many entries are left to rank, and to sort, where k is large.
-    rankers = Group(1024 if k > 1024 else 512, lanes)
+    rankers = Group(1024 if k > 1024 else 512, group.lanes, resident=1 if k > 1024 else 2)
     return "\n".join(
         [
-            keep(f"{name}_keep", element, k, Group(KEEPERS, lanes), of_keep),
+            keep(f"{name}_keep", element, k, group, ids),
             rank(f"{name}_rank", k, rankers, ids),
             dispatch.pure(entry, lines),
         ]

@@ -10,16 +10,8 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from dsv4_iree.kernels.radix_steps import (
-    BINS,
-    SHARED,
-    Group,
-    Source,
-    atomic_add,
-    named,
-    scan_wave,
-    sweep,
-)
+from dsv4_iree.kernels.radix_group import SHARED, Group, atomic_add, scan_wave
+from dsv4_iree.kernels.radix_steps import BINS, Source, named, sweep
 
 
 def first_pass(source: Source, group: Group) -> str:
@@ -33,7 +25,7 @@ def first_pass(source: Source, group: Group) -> str:
 def top_digit(count: str, group: Group) -> str:
     """The same from the top digits that the text `count` counts, by `count_top`."""
     return f"""\
-{_clear("top", group)}
+{clear("top", group)}
 {count}
 gpu.barrier
 // No finite logit has the top digit 0.
@@ -41,7 +33,7 @@ scf.if %is_first_thread {{
   memref.store %zero, %counts[%c0] : memref<{BINS}xi32, {SHARED}>
 }}
 gpu.barrier
-{_find("top", "%k32", group)}
+{find("top", "%k32", group)}
 %digit_low = arith.addi %c53_i64, %no_entry : i64
 %digit_prefix = arith.extui %top_bin : i32 to i64
 %digit_need = arith.subi %k32, %top_above : i32
@@ -91,10 +83,10 @@ def narrow(source: Source, to: str, of: str, most: str, group: Group) -> str:
   // The last digit may have fewer.
   %{tag}width = arith.minui %{tag}low, %c11_i64 : i64
   %{tag}shift = arith.subi %{tag}low, %{tag}width : i64
-{indent(_clear(tag, group), "  ")}
+{indent(clear(tag, group), "  ")}
 {indent(count, "  ")}
   gpu.barrier
-{indent(_find(f"{tag}f", f"%{tag}need", group), "  ")}
+{indent(find(f"{tag}f", f"%{tag}need", group), "  ")}
   %{tag}high = arith.shli %{tag}prefix, %{tag}width : i64
   %{tag}bits = arith.extui %{tag}f_bin : i32 to i64
   %{tag}next = arith.ori %{tag}high, %{tag}bits : i64
@@ -130,7 +122,8 @@ def _count(u: str, digit: str, group: Group) -> str:
 {atomic_add(f"{u}old", f"%{u}bin", "%one32", group)}"""
 
 
-def _clear(tag: str, group: Group) -> str:
+def clear(tag: str, group: Group) -> str:
+    """No counts; then a barrier."""
     if group.threads >= 512:  # a few steps of a loop, and no registers for their addresses
         return f"""\
 scf.for %bin = %thread to %bins step %threads {{
@@ -147,23 +140,44 @@ memref.store %zero, %counts[%{tag}own_bin{i}] : memref<{BINS}xi32, {SHARED}>"""
     return "\n".join([*lines, "gpu.barrier"])
 
 
-def _find(tag: str, need: str, group: Group) -> str:
+def bins_of_thread(tag: str, group: Group) -> str:
+    """%<tag>bin<i>: counts of this thread's bins, from the largest on, at %<tag>bin_at<i>."""
+    per = BINS // group.threads
+    wide = min(per, 4)
+    lines = [
+        f"""\
+%{tag}bins_before = arith.constant {BINS - per} : index
+%{tag}bins_each = arith.constant {per} : index
+%{tag}bins_skipped = arith.muli %thread, %{tag}bins_each : index
+%{tag}bins_first = arith.subi %{tag}bins_before, %{tag}bins_skipped : index"""
+    ]
+    for at in range(0, per, wide):
+        lines.append(f"""\
+%{tag}bins_past{at} = arith.constant {at} : index
+%{tag}bins_at{at} = arith.addi %{tag}bins_first, %{tag}bins_past{at} : index
+%{tag}bins{at} = "vector.load"(%counts, %{tag}bins_at{at}) <{{alignment = {4 * wide} : i64}}>
+    : (memref<{BINS}xi32, {SHARED}>, index) -> vector<{wide}xi32>""")
+    for i in range(per):
+        at = per - 1 - i
+        lines.append(f"""\
+%{tag}bin_past{i} = arith.constant {at} : index
+%{tag}bin_at{i} = arith.addi %{tag}bins_first, %{tag}bin_past{i} : index
+%{tag}bin{i} = vector.extract %{tag}bins{at // wide * wide}[{at % wide}]
+    : i32 from vector<{wide}xi32>""")
+    return "\n".join(lines)
+
+
+def find(tag: str, need: str, group: Group) -> str:
     """%<tag>_bin of the need-th largest entry counted, %<tag>_above it, %<tag>_size of the bin.
 
     With fewer than `need` entries in all: bin 0, nothing above and the size of all.
     """
     per = BINS // group.threads
-    lines, total = [], "%zero"
+    lines, total = [bins_of_thread(tag, group)], "%zero"
     for i in range(per):
-        lines.append(f"""\
-%{tag}back{i} = arith.constant {BINS - 1 - i} : index
-%{tag}per{i} = arith.constant {per} : index
-%{tag}skip{i} = arith.muli %thread, %{tag}per{i} : index
-%{tag}at{i} = arith.subi %{tag}back{i}, %{tag}skip{i} : index
-%{tag}count{i} = memref.load %counts[%{tag}at{i}] : memref<{BINS}xi32, {SHARED}>
-%{tag}own{i} = arith.addi {total}, %{tag}count{i} : i32""")
+        lines.append(f"%{tag}own{i} = arith.addi {total}, %{tag}bin{i} : i32")
         total = f"%{tag}own{i}"
-    lines.append(_scan(tag, total, group))
+    lines.append(scan(tag, total, group))
     lines.append(f"""\
 %{tag}fits = arith.cmpi sle, %{tag}total, {need} : i32
 scf.if %{tag}fits {{
@@ -183,15 +197,15 @@ scf.if %{tag}fits {{
   scf.if %{tag}here_all {{""")
     for i in range(per):
         lines.append(f"""\
-  %{tag}reach{i} = arith.addi {above}, %{tag}count{i} : i32
+  %{tag}reach{i} = arith.addi {above}, %{tag}bin{i} : i32
   %{tag}below{i} = arith.cmpi slt, {above}, {need} : i32
   %{tag}reaches{i} = arith.cmpi sge, %{tag}reach{i}, {need} : i32
   %{tag}here{i} = arith.andi %{tag}below{i}, %{tag}reaches{i} : i1
   scf.if %{tag}here{i} {{
-    %{tag}bin{i} = arith.index_cast %{tag}at{i} : index to i32
-    memref.store %{tag}bin{i}, %digit_found[%c0] : memref<3xi32, {SHARED}>
+    %{tag}found{i} = arith.index_cast %{tag}bin_at{i} : index to i32
+    memref.store %{tag}found{i}, %digit_found[%c0] : memref<3xi32, {SHARED}>
     memref.store {above}, %digit_found[%c1] : memref<3xi32, {SHARED}>
-    memref.store %{tag}count{i}, %digit_found[%c2] : memref<3xi32, {SHARED}>
+    memref.store %{tag}bin{i}, %digit_found[%c2] : memref<3xi32, {SHARED}>
   }}""")
         above = f"%{tag}reach{i}"
     lines.append(f"""\
@@ -204,7 +218,7 @@ gpu.barrier
     return "\n".join(lines)
 
 
-def _scan(tag: str, value: str, group: Group) -> str:
+def scan(tag: str, value: str, group: Group) -> str:
     """%<tag>before: sum of the value over the threads before this one; %<tag>total: over all."""
     waves = group.threads // group.lanes
     lines = [

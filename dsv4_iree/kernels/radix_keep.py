@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from dsv4_iree.kernels import radix_sort
-from dsv4_iree.kernels.radix_digits import narrow, unknown
-from dsv4_iree.kernels.radix_kernel import KEPT, Ids, best, executable, places
-from dsv4_iree.kernels.radix_steps import BUFFER, SHARED, Group, Source, append, buffer_above
-from dsv4_iree.kernels.radix_tile import gather, loose
+from dsv4_iree.kernels.radix_group import SHARED, Group, atomic_add
+from dsv4_iree.kernels.radix_ids import IDS_KIND, Ids, write_id, write_no_id
+from dsv4_iree.kernels.radix_kernel import KEPT_KIND, executable, memory
+from dsv4_iree.kernels.radix_order import in_order, scratch
+from dsv4_iree.kernels.radix_steps import GATHERED, Source, loose, shared_entries, streams
+from dsv4_iree.kernels.radix_tile import constants, gather
+
+GRID = "stream.return %rows, %chunks, %c1 : index, index, index"
 
 LOGITS = """\
 %extent = arith.muli %rows, %row_stride : index
@@ -23,96 +26,119 @@ KEEP = """\
 %chunk_left = arith.subi %length, %chunk_first : index
 %run_count = arith.minsi %chunk_left, %run : index
 %run_column = arith.addi %first, %chunk_first : index
+{gather}
+%found = arith.index_cast {count} : i32 to index
+{memory}
+%out = memref.cast %kept_ids : {ids} to {ids}
 %region_any = arith.muli %chunk, %k : index
 %region = arith.addi %row_region, %region_any : index
-{gather}
-{all}
-%has_more = arith.cmpi ugt, %chunks, %c1 : index
-scf.if %has_more {{
-  %used = arith.cmpi sgt, %run_count, %c0 : index
-  scf.if %used {{
-{refine}
-{emit}
-    gpu.barrier
-    %filled32 = memref.load %slots[%c1] : memref<2xi32, {shared}>
-    %filled = arith.index_cast %filled32 : i32 to index
-    %blank = arith.addi %filled, %thread : index
-    scf.for %slot = %blank to %k step %threads {{
-      %slot_at = arith.addi %region, %slot : index
-      memref.store %no_entry, %kept[%slot_at] : memref<?xi64, strided<[1], offset: ?>>
-    }}
-  }}
+%of_row = arith.xori %is_of_runs, %true : i1
+{write}"""
+
+KEEP_ENTRY = """\
+scf.if %is_of_runs {{
+  %place = arith.addi %region, %rank : index
+  memref.store %entry, %kept[%place] : {kept}
 }} else {{
-{best}
-{store}
+{write_id}
 }}"""
 
-STORE = """\
-%rank{e} = arith.addi %rank, %past{e} : index
-%is_wanted{e} = arith.cmpi ult, %rank{e}, %k : index
-scf.if %is_wanted{e} {{
-  %place{e} = arith.addi %row_region, %rank{e} : index
-  memref.store %sorted{e}, %kept[%place{e}] : memref<?xi64, strided<[1], offset: ?>>
+KEEP_NONE = """\
+scf.if %is_of_runs {{
+  %place = arith.addi %region, %rank : index
+  memref.store %no_entry, %kept[%place] : {kept}
+}} else {{
+{write_no_id}
 }}"""
 
-# A window of at most k entries is ranked by entry number alone, if that is asked for; then its
-# logits are not read.
-SHORT = """\
-%true = arith.constant true
+# Of a window of at most k entries all are selected that are visible, if that is asked for; then
+# their logits are not read.
+UNLESS_SHORT = """\
 %asks_short = arith.cmpi sgt, %skip_short, %c0 : index
 %window = arith.subi %end_any, %first : index
 %holds_few = arith.cmpi sle, %window, %k : index
 %is_short = arith.andi %asks_short, %holds_few : i1
-%is_scored = arith.xori %is_short, %true : i1"""
-
-BY_NUMBER = """\
-%$is_in = arith.cmpi ult, %$any, %logits_count : index
-%$can_be = arith.andi %$is_in, %asks_known : i1
-%$value = scf.if %$can_be -> (f32) {
-  %$column = arith.addi %chunk_column, %$any : index
-  %$entry = arith.divui %$column, %page_size : index
-  %$page32 = memref.load %block_table[%asks, %$entry] : memref<?x?xi32>
-  %$page = arith.index_cast %$page32 : i32 to index
-  // Negative ids are large unsigned numbers.
-  %$visible = arith.cmpi ult, %$page, %num_pages : index
-  %$number32 = arith.index_cast %$any : index to i32
-  %$number = arith.sitofp %$number32 : i32 to f32
-  %$minus = arith.negf %$number : f32
-  %$chosen = arith.select %$visible, %$minus, %minus_inf : f32
-  scf.yield %$chosen : f32
-} else {
-  scf.yield %minus_inf : f32
-}"""
+%any:3 = scf.if %is_short -> (i32, i64, i64) {{
+{table}
+  // Their logits count as zeros.
+  %zeros_key = arith.extui %top_bit : i32 to i64
+  %zeros_floor = arith.shli %zeros_key, %c32_i64 : i64
+  %stop32 = arith.index_cast %stop : index to i32
+  %least_low32 = arith.subi %minus_one, %stop32 : i32
+  %least_low = arith.extui %least_low32 : i32 to i64
+  %short_floor = arith.ori %zeros_floor, %least_low : i64
+  %short_length = arith.index_cast %length : index to i64
+  %short_zeros = math.ctlz %short_length : i64
+  %short_bits = arith.subi %c64_i64, %short_zeros : i64
+  gpu.barrier
+  scf.for %number = %thread to %run_count step %threads {{
+    %at = arith.addi %run_column, %number : index
+    %page_at = arith.divui %at, %page_size : index
+    %is_visible = scf.if %asks_known -> (i1) {{
+      %page32 = memref.load %block_table[%asks, %page_at] : memref<?x?xi32>
+      %page = arith.index_cast %page32 : i32 to index
+      // Negative ids are large unsigned numbers.
+      %is_page = arith.cmpi ult, %page, %num_pages : index
+      scf.yield %is_page : i1
+    }} else {{
+      %none = arith.constant false
+      scf.yield %none : i1
+    }}
+    scf.if %is_visible {{
+      %at32 = arith.index_cast %at : index to i32
+      %low32 = arith.subi %minus_one, %at32 : i32
+      %low = arith.extui %low32 : i32 to i64
+      %entry = arith.ori %zeros_floor, %low : i64
+{take}
+      %slot = arith.index_cast %slot32 : i32 to index
+      memref.store %entry, %buffer[%slot] : {buffer}
+    }}
+  }}
+  gpu.barrier
+  %short_found = memref.load %slots[%c0] : memref<2xi32, {shared}>
+  scf.yield %short_found, %short_floor, %short_bits : i32, i64, i64
+}} else {{
+{gather}
+  scf.yield %run_found, %run_floor, %run_bits : i32, i64, i64
+}}
+%any_floor = arith.addi %any#1, %no_entry : i64
+%any_bits = arith.addi %any#2, %no_entry : i64"""
 
 
 def keep(name: str, element: str, k: int, group: Group, ids: Ids) -> str:
-    """`@<name>`: the best k of every %run logits, then 0 where there are fewer.
+    """`@<name>`: in memory for entries, the best k of every %run logits, largest first, then 0s.
 
-    In any order, but in that of the result where a row is one run.
+    Where rows are one run, their ids [rows, k] instead.
 
     Args:
         element: type of a logit, f32 or bf16.
     """
-    kind = "memref<?xi64, strided<[1], offset: ?>>"
-    size = radix_sort.size(k, group)
-    spare, per = max(loose(k), size), size // group.threads
-    emit = append(BUFFER, "most", "%slot1_pointer", "%kept", kind, "%region", group, "%rfloor")
+    entry = KEEP_ENTRY.format(kept=KEPT_KIND, write_id=_in(write_id(ids)))
+    no_entry = KEEP_NONE.format(kept=KEPT_KIND, write_no_id=_in(write_no_id()))
+    best, count, of = gather(_logits(element), k, group), "%run_found", "run"
+    if ids.page_size:
+        take = indent(atomic_add("slot32", "%slot0_pointer", "%one32", group), " " * 6)
+        best = UNLESS_SHORT.format(
+            table=_in(ids.constants()),
+            take=take,
+            buffer=shared_entries(GATHERED),
+            shared=SHARED,
+            gather=_in(best),
+        )
+        count, of = "%any#0", "any"
     text = KEEP.format(
-        shared=SHARED,
-        gather=gather(_logits(element), k, group, BY_NUMBER if ids.page_size else "", spare),
-        all=unknown("all", "buffer_count32", "%rspan_bits"),
-        refine=_in(_in(narrow(buffer_above("%rfloor"), "most", "all", "%k32", group))),
-        emit=_in(_in(emit)),
-        best=_in(best(k, "all", group, "%rfloor", spare)),
-        store=_in("\n".join(STORE.format(e=e) for e in range(per))),
+        gather=best,
+        count=count,
+        memory=memory(ids),
+        ids=IDS_KIND,
+        write=in_order("%found", of, entry, no_entry, group),
     )
-    bindings = ("logits_binding", "start", "end", *ids.bindings, "kept_binding")
     short = ("num_pages", "skip_short") if ids.page_size else ()
-    numbers = ("rows", "chunks", "row_stride", "columns", "run", *ids.numbers, *short)
-    heads = [LOGITS.format(element=element), KEPT, ids.constants(), places(per)]
-    heads += [SHORT] if ids.page_size else []
-    body = "\n".join([*heads, text])
-    return executable(name, bindings, numbers, "%chunks", k, group, body)
+    bindings = ("logits_binding", "start", "end", *ids.bindings, "kept_binding")
+    numbers = ("rows", "chunks", "row_stride", "columns", "run", "ids", *ids.numbers, *short)
+    spare = scratch(loose(k) if streams(k) else 0)
+    body = "\n".join([LOGITS.format(element=element), spare, constants(k, group), text])
+    return executable(name, bindings, numbers, GRID, k, group, body)
 
 
 def _logits(element: str) -> Source:

@@ -1,129 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Bitonic sort by one workgroup, largest first.
-
-A thread holds some neighbours in registers. Elements that are compared lie in one thread, in one
-subgroup or in two; so most steps exchange by shuffles and only the widest by shared memory.
-"""
+"""A sort of the buffer by one workgroup, largest first, which takes as long for any entries."""
 
 from __future__ import annotations
 
-from dsv4_iree.kernels.radix_steps import Group, shared_entries
+from dsv4_iree.kernels.radix_steps import GATHERED, shared_entries
+
+# A bitonic sort of the next power of two, with entries that are below all others.
+SORT = """\
+%order_last = arith.subi %order_count, %c1 : index
+%order_last32 = arith.index_cast %order_last : index to i32
+%order_zeros = math.ctlz %order_last32 : i32
+%order_width32 = arith.subi %c32_i32, %order_zeros : i32
+%order_width = arith.index_cast %order_width32 : i32 to index
+%sorted_count = arith.shli %c1, %order_width : index
+%pairs = arith.shrui %sorted_count, %c1 : index
+%past_last = arith.addi %order_count, %thread : index
+scf.for %slot = %past_last to %sorted_count step %threads {{
+  memref.store %no_entry, %buffer[%slot] : {buffer}
+}}
+gpu.barrier
+scf.while (%sorted_run = %c2) : (index) -> (index) {{
+  %has_run = arith.cmpi ule, %sorted_run, %sorted_count : index
+  scf.condition(%has_run) %sorted_run : index
+}} do {{
+^bb0(%sorted_run: index):
+  %half = arith.shrui %sorted_run, %c1 : index
+  scf.while (%apart = %half) : (index) -> (index) {{
+    %has_step = arith.cmpi ne, %apart, %c0 : index
+    scf.condition(%has_step) %apart : index
+  }} do {{
+  ^bb0(%apart: index):
+    %apart_mask = arith.subi %apart, %c1 : index
+    scf.for %pair = %thread to %pairs step %threads {{
+      %in_half = arith.andi %pair, %apart_mask : index
+      %twice = arith.muli %pair, %c2 : index
+      %one_at = arith.subi %twice, %in_half : index
+      %other_at = arith.addi %one_at, %apart : index
+      %one = memref.load %buffer[%one_at] : {buffer}
+      %other = memref.load %buffer[%other_at] : {buffer}
+      %run_bit = arith.andi %one_at, %sorted_run : index
+      %falls = arith.cmpi eq, %run_bit, %c0 : index
+      %is_larger = arith.cmpi ugt, %one, %other : i64
+      %stays = arith.cmpi eq, %is_larger, %falls : i1
+      %first_of_pair = arith.select %stays, %one, %other : i64
+      %second_of_pair = arith.select %stays, %other, %one : i64
+      memref.store %first_of_pair, %buffer[%one_at] : {buffer}
+      memref.store %second_of_pair, %buffer[%other_at] : {buffer}
+    }}
+    gpu.barrier
+    %next_apart = arith.shrui %apart, %c1 : index
+    scf.yield %next_apart : index
+  }}
+  %next_run = arith.muli %sorted_run, %c2 : index
+  scf.yield %next_run : index
+}}"""
 
 
-def size(k: int, group: Group) -> int:
-    """Entries that are sorted for the first k: a power of two that every thread has a part in."""
-    return max(group.threads, 1 << (k - 1).bit_length())
-
-
-def sort(entries: int, group: Group, room: int) -> str:
-    """%sorted<e>: entry number thread * per + e of the first %found_count in %found, then 0s.
-
-    %found holds `room` >= `entries`.
-
-    Entries below %exact_least are left out. They are sorted by the bits %order_bits, and cut to
-    them.
-    """
-    per = entries // group.threads
-    lines, names = [], [f"%unsorted{e}" for e in range(per)]
-    for e, name in enumerate(names):
-        lines.append(f"""\
-%far{e} = arith.constant {e * group.threads} : index
-%take{e} = arith.addi %far{e}, %thread : index
-%taken{e} = memref.load %found[%take{e}] : {shared_entries(room)}
-%is_within{e} = arith.cmpi ult, %take{e}, %found_count : index
-%is_best{e} = arith.cmpi uge, %taken{e}, %exact_least : i64
-%is_there{e} = arith.andi %is_within{e}, %is_best{e} : i1
-%ordered{e} = arith.andi %taken{e}, %order_bits : i64
-{name} = arith.select %is_there{e}, %ordered{e}, %no_entry : i64""")
-    lines.append("gpu.barrier")
-    run = 2
-    while run <= entries:
-        apart = run // 2
-        while apart:
-            text, names = _step(names, run, apart, group, room)
-            lines.append(text)
-            apart //= 2
-        run *= 2
-    lines += [f"%sorted{e} = arith.addi {name}, %no_entry : i64" for e, name in enumerate(names)]
-    return "\n".join(lines)
-
-
-def _step(names: list[str], run: int, apart: int, group: Group, room: int) -> tuple[str, list[str]]:
-    """Compare entries `apart` from each other; runs of `run` fall and rise in turn."""
-    per, tag = len(names), f"s{run}_{apart}"
-    lines = []
-    if run >= per:
-        lines.append(_bit_is_clear(f"{tag}falls", run // per))
-    if apart < per:
-        return _within_thread(names, run, apart, tag, lines)
-    lines.append(_bit_is_clear(f"{tag}is_first", apart // per))
-    # The first of a pair keeps the larger where runs fall, the second where they rise.
-    lines.append(f"%{tag}larger = arith.cmpi eq, %{tag}falls, %{tag}is_first : i1")
-    lines.append(_exchange(names, apart // per, tag, group, room))
-    for e, name in enumerate(names):
-        lines.append(f"""\
-%{tag}is_larger{e} = arith.cmpi ugt, {name}, %{tag}other{e} : i64
-%{tag}stays{e} = arith.cmpi eq, %{tag}is_larger{e}, %{tag}larger : i1
-%{tag}e{e} = arith.select %{tag}stays{e}, {name}, %{tag}other{e} : i64""")
-    return "\n".join(lines), [f"%{tag}e{e}" for e in range(per)]
-
-
-def _within_thread(
-    names: list[str], run: int, apart: int, tag: str, lines: list[str]
-) -> tuple[str, list[str]]:
-    new = list(names)
-    for e in range(len(names)):
-        if e & apart:
-            continue
-        one, other = names[e], names[e + apart]
-        falls = f"%{tag}falls"
-        if run < len(names):
-            falls = f"%{tag}falls{e}"
-            lines.append(f"{falls} = arith.constant {'false' if e & run else 'true'}")
-        new[e], new[e + apart] = f"%{tag}e{e}", f"%{tag}e{e + apart}"
-        lines.append(f"""\
-%{tag}is_larger{e} = arith.cmpi ugt, {one}, {other} : i64
-%{tag}stays{e} = arith.cmpi eq, %{tag}is_larger{e}, {falls} : i1
-{new[e]} = arith.select %{tag}stays{e}, {one}, {other} : i64
-{new[e + apart]} = arith.select %{tag}stays{e}, {other}, {one} : i64""")
-    return "\n".join(lines), new
-
-
-def _bit_is_clear(name: str, bit: int) -> str:
-    """%<name>: whether the thread's number has the bit clear."""
-    return f"""\
-%{name}_bit = arith.constant {bit} : index
-%{name}_has = arith.andi %thread, %{name}_bit : index
-%{name} = arith.cmpi eq, %{name}_has, %c0 : index"""
-
-
-def _exchange(names: list[str], threads: int, tag: str, group: Group, room: int) -> str:
-    """%<tag>other<e>: what the thread whose number differs in that bit has in place of each."""
-    lines, kind = [], shared_entries(room)
-    if threads < group.lanes:
-        lines.append(f"%{tag}by = arith.constant {threads} : i32")
-        for e, name in enumerate(names):
-            lines.append(f"""\
-%{tag}lo{e} = arith.trunci {name} : i64 to i32
-%{tag}shift{e} = arith.shrui {name}, %c32_i64 : i64
-%{tag}hi{e} = arith.trunci %{tag}shift{e} : i64 to i32
-%{tag}olo{e}, %{tag}vlo{e} = gpu.shuffle xor %{tag}lo{e}, %{tag}by, %lanes_i32 : i32
-%{tag}ohi{e}, %{tag}vhi{e} = gpu.shuffle xor %{tag}hi{e}, %{tag}by, %lanes_i32 : i32
-%{tag}olo64{e} = arith.extui %{tag}olo{e} : i32 to i64
-%{tag}ohi64{e} = arith.extui %{tag}ohi{e} : i32 to i64
-%{tag}high{e} = arith.shli %{tag}ohi64{e}, %c32_i64 : i64
-%{tag}other{e} = arith.ori %{tag}high{e}, %{tag}olo64{e} : i64""")
-        return "\n".join(lines)
-    lines.append(f"""\
-%{tag}by = arith.constant {threads} : index
-%{tag}peer = arith.xori %thread, %{tag}by : index""")
-    for e, name in enumerate(names):
-        lines.append(f"""\
-%{tag}mine{e} = arith.addi %far{e}, %thread : index
-memref.store {name}, %found[%{tag}mine{e}] : {kind}""")
-    lines.append("gpu.barrier")
-    for e in range(len(names)):
-        lines.append(f"""\
-%{tag}theirs{e} = arith.addi %far{e}, %{tag}peer : index
-%{tag}other{e} = memref.load %found[%{tag}theirs{e}] : {kind}""")
-    return "\n".join([*lines, "gpu.barrier"])
+def sort() -> str:
+    """The first %order_count (index) entries of %buffer in order; there are two at least."""
+    return SORT.format(buffer=shared_entries(GATHERED))

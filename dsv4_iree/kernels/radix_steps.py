@@ -11,18 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from textwrap import indent
 
-HELD = 32  # logits of a chunk that a thread keeps in registers
+from dsv4_iree.kernels.mma_common import shared
+from dsv4_iree.kernels.radix_group import SHARED, Group, atomic_add, scan_wave
+
 GATHERED = 4096  # entries that shared memory holds; at least the largest k
 DIGIT, BINS = 11, 2048
-SHARED = "#gpu.address_space<workgroup>"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Threads of a workgroup, and of a subgroup."""
-
-    threads: int
-    lanes: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +38,16 @@ class Source:
     reaches: str
     unroll: int = 1
     held: bool = False
+
+
+def streams(k: int) -> bool:
+    """Whether a workgroup may take more than one tile: k of those before and k more have room."""
+    return 2 * k <= GATHERED
+
+
+def loose(k: int) -> int:
+    """Entries that may be left where k are wanted, to save the last steps of a search."""
+    return min(k + max(k // 8, 64), GATHERED - k if streams(k) else GATHERED)
 
 
 def shared_entries(count: int) -> str:
@@ -88,11 +91,13 @@ def prologue(k: int, group: Group) -> str:
 %bins = arith.constant {BINS} : index
 %bin_mask = arith.constant {BINS - 1} : i64
 %gathered = arith.constant {GATHERED} : i32
+%true = arith.constant true
 %zero = arith.constant 0 : i32
 %one32 = arith.constant 1 : i32
 %minus_one = arith.constant -1 : i32
 %c21_i32 = arith.constant 21 : i32
 %c31_i32 = arith.constant 31 : i32
+%c32_i32 = arith.constant 32 : i32
 %top_bit = arith.constant 0x80000000 : i32
 %c32_i64 = arith.constant 32 : i64
 %no_entry = arith.constant 0 : i64
@@ -110,7 +115,7 @@ def prologue(k: int, group: Group) -> str:
 %lane_last = arith.subi %lanes, %c1 : index
 %lane_last32 = arith.index_cast %lane_last : index to i32
 %row = stream.dispatch.workgroup.id[0] : index
-%counts = memref.alloc() : memref<{BINS}xi32, {SHARED}>
+{shared("%counts", f"memref<{BINS}xi32, {SHARED}>")}
 %buffer = memref.alloc() : {shared_entries(GATHERED)}
 %wave_sums = memref.alloc() : memref<{group.threads // group.lanes}xi32, {SHARED}>
 %digit_found = memref.alloc() : memref<3xi32, {SHARED}>
@@ -133,54 +138,38 @@ scf.if %is_first_thread {{
 }}"""
 
 
-def hold(source: Source, group: Group, short: str, k: int) -> str:
-    """%held#<i>: what this thread keeps of the source in registers, -inf past its end.
-
-    Args:
-        short: text that makes %$value of entry %$any instead where %is_short, of k entries at most.
-    """
-    whole, part, ends = [], [], []
-    for i in range(HELD):
-        past = f"%h{i}past = arith.constant {i * group.threads} : index"
-        whole.append(f"{past}\n%h{i}at = arith.addi %thread, %h{i}past : index")
-        whole.append(named(source.load, f"h{i}"))
+def hold(source: Source, group: Group) -> str:
+    """%held#<i>: what this thread keeps of the source in registers, -inf past its end."""
+    whole, part = [], []
+    for i in range(group.held):
+        past = i * group.threads
+        # Constants past one address.
+        load = named(source.load, f"h{i}").replace("%origin", "%held_origin")
+        load = f"%h{i}at = arith.constant {past} : index\n{load}"
+        whole.append(load)
         part.append(f"""\
-{past}
-%h{i}any = arith.addi %thread, %h{i}past : index
-// The last again rather than one past it.
-%h{i}at = arith.minui %h{i}any, %held_last : index
-{named(source.load, f"h{i}")}
-%h{i}is_in = arith.cmpi ult, %h{i}any, %{source.name}_count : index
-%h{i}value = arith.select %h{i}is_in, %h{i}raw, %minus_inf : f32""")
-    kinds = ", ".join(["f32"] * HELD)
-    ends = [", ".join(f"%h{i}{name}" for i in range(HELD)) for name in ("raw", "value")]
-    loaded = f"""\
-%held_last = arith.subi %{source.name}_count, %c1 : index
-%held_whole = arith.constant {HELD * group.threads} : index
+%h{i}past = arith.constant {past} : i32
+%h{i}is_in = arith.cmpi sgt, %held_left, %h{i}past : i32
+%h{i}value = scf.if %h{i}is_in -> (f32) {{
+{indent(load, "  ")}
+  scf.yield %h{i}raw : f32
+}} else {{
+  scf.yield %minus_inf : f32
+}}""")
+    kinds = ", ".join(["f32"] * group.held)
+    ends = [", ".join(f"%h{i}{name}" for i in range(group.held)) for name in ("raw", "value")]
+    return f"""\
+%held_origin = arith.addi %origin, %thread : index
+%held_left_any = arith.subi %{source.name}_count, %thread : index
+%held_left = arith.index_cast %held_left_any : index to i32
+%held_whole = arith.constant {group.held * group.threads} : index
 %is_whole = arith.cmpi eq, %{source.name}_count, %held_whole : index
-%loaded:{HELD} = scf.if %is_whole -> ({kinds}) {{
+%held:{group.held} = scf.if %is_whole -> ({kinds}) {{
 {indent(chr(10).join(whole), "  ")}
   scf.yield {ends[0]} : {kinds}
 }} else {{
 {indent(chr(10).join(part), "  ")}
   scf.yield {ends[1]} : {kinds}
-}}"""
-    if not short:
-        return loaded.replace("%loaded:", "%held:")
-    few = [i for i in range(HELD) if i * group.threads < k]
-    values = [f"%h{i}value" if i in few else "%minus_inf" for i in range(HELD)]
-    of_short = "\n".join(
-        f"%h{i}past = arith.constant {i * group.threads} : index\n"
-        f"%h{i}any = arith.addi %thread, %h{i}past : index\n{named(short, f'h{i}')}"
-        for i in few
-    )
-    return f"""\
-%held:{HELD} = scf.if %is_short -> ({kinds}) {{
-{indent(of_short, "  ")}
-  scf.yield {", ".join(values)} : {kinds}
-}} else {{
-{indent(loaded, "  ")}
-  scf.yield {", ".join(f"%loaded#{i}" for i in range(HELD))} : {kinds}
 }}"""
 
 
@@ -191,7 +180,7 @@ def sweep(source: Source, tag: str, group: Group, use: Callable[[list[str]], str
     given the prefixes of the names of the entries at hand.
     """
     if source.held:
-        names = [f"{tag}u{i}" for i in range(HELD)]
+        names = [f"{tag}u{i}" for i in range(group.held)]
         # A compiler that knew these zeros would save every key from one sweep to the next, in
         # registers that it does not have.
         lines = [
@@ -325,47 +314,22 @@ def least(to: str, above: str = "%no_entry") -> str:
 %{to}_least_value = arith.bitcast %{to}_least_bits : i32 to f32"""
 
 
+SPAN = """\
+%{of}_range = arith.subi {top}, {least} : i32
+%{of}_zeros32 = math.ctlz %{of}_range : i32
+%{of}_zeros = arith.extui %{of}_zeros32 : i32 to i64
+%{of}_bits = arith.subi %c64_i64, %{of}_zeros : i64
+%{of}_floor_key = arith.extui {least} : i32 to i64
+%{of}_floor = arith.shli %{of}_floor_key, %c32_i64 : i64"""
+
+
+def span(of: str, top: str, least: str) -> str:
+    """%<of>_bits: in which entries with keys `least` to `top` differ from %<of>_floor."""
+    return SPAN.format(of=of, top=top, least=least)
+
+
 def _renamed_least(text: str, to: str) -> str:
     return re.sub(r"%least\b|%least_(low|value)\b", lambda m: f"%{to}_{m[0][1:]}", text)
-
-
-def scan_wave(tag: str, value: str, group: Group) -> str:
-    """%<tag>upto: sum of the value over the lanes up to and with this one."""
-    lines, upto, step = [], value, 1
-    while step < group.lanes:
-        lines.append(f"""\
-%{tag}by{step} = arith.constant {step} : i32
-%{tag}lower{step}, %{tag}valid{step} = gpu.shuffle up {upto}, %{tag}by{step}, %lanes_i32 : i32
-%{tag}from{step} = arith.constant {step} : index
-%{tag}has{step} = arith.cmpi uge, %lane, %{tag}from{step} : index
-%{tag}add{step} = arith.select %{tag}has{step}, %{tag}lower{step}, %zero : i32
-%{tag}upto{step} = arith.addi {upto}, %{tag}add{step} : i32""")
-        upto, step = f"%{tag}upto{step}", 2 * step
-    lines.append(f"%{tag}upto = arith.addi {upto}, %zero : i32")
-    return "\n".join(lines)
-
-
-def highest_of_wave(tag: str, value: str, group: Group) -> str:
-    """%<tag>upto: the largest of the value over all lanes; %<tag>is_end in one of them."""
-    lines, upto, step = [], value, 1
-    while step < group.lanes:
-        lines.append(f"""\
-%{tag}by{step} = arith.constant {step} : i32
-%{tag}other{step}, %{tag}valid{step} = gpu.shuffle xor {upto}, %{tag}by{step}, %lanes_i32 : i32
-%{tag}upto{step} = arith.maxui {upto}, %{tag}other{step} : i32""")
-        upto, step = f"%{tag}upto{step}", 2 * step
-    lines.append(f"""\
-%{tag}upto = arith.addi {upto}, %zero : i32
-%{tag}is_end = arith.cmpi eq, %lane, %lane_last : index""")
-    return "\n".join(lines)
-
-
-def atomic_add(result: str, pointer: str, value: str, group: Group) -> str:
-    """An addition in shared memory that orders nothing but itself; memref's would fence."""
-    scope = "workgroup" if group.lanes == 64 else "block"
-    return f"""\
-%{result} = llvm.atomicrmw add {pointer}, {value} syncscope("{scope}") monotonic
-    : !llvm.ptr<3>, i32"""
 
 
 def named(text: str, u: str) -> str:

@@ -15,35 +15,37 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from dsv4_iree.kernels.radix_digits import count_top, first_pass, narrow, top_digit, unknown
+from dsv4_iree.kernels.radix_digits import first_pass, narrow, unknown
+from dsv4_iree.kernels.radix_group import (
+    SHARED,
+    Group,
+    atomic_add,
+    highest_of_wave,
+    scan_wave,
+    scope,
+)
+from dsv4_iree.kernels.radix_peaks import peak_range, threshold
 from dsv4_iree.kernels.radix_steps import (
     BUFFER,
     GATHERED,
-    HELD,
-    SHARED,
-    Group,
     Source,
     append,
-    atomic_add,
     buffer_above,
-    highest_of_wave,
     hold,
-    least,
+    loose,
     named,
-    scan_wave,
     shared_entries,
+    span,
+    streams,
 )
 
 NUMBERS = """\
+{range}
 %threads32 = arith.constant {threads} : i32
 %thread32 = arith.index_cast %thread : index to i32
-%run_origin = arith.addi %row_at, %run_column : index
-%run_column32 = arith.index_cast %run_column : index to i32
-%low_of_run = arith.subi %minus_one, %run_column32 : i32
 %tile_entries = arith.constant {tile} : index
 %loose = arith.constant {loose} : i32
 %full = arith.constant {full} : i32
-%spare = memref.alloc() : {spare}
 %top_key = memref.alloc() : memref<1xi32, {shared}>
 %top_key_index = memref.extract_aligned_pointer_as_index %top_key
     : memref<1xi32, {shared}> -> index
@@ -54,6 +56,9 @@ scf.if %is_first_thread {{
 }}"""
 
 RUN = """\
+%run_origin = arith.addi %row_at, %run_column : index
+%run_column32 = arith.index_cast %run_column : index to i32
+%low_of_run = arith.subi %minus_one, %run_column32 : i32
 gpu.barrier
 %ran:4 = scf.while (%tile = %c0, %held_count = %zero, %made = %zero, %known = %minus_inf)
     : (index, i32, i32, f32) -> (index, i32, i32, f32) {{
@@ -65,9 +70,9 @@ gpu.barrier
   %next_tile = arith.addi %tile, %tile_entries : index
 {after}
 }}
-%buffer_count32 = arith.addi %ran#1, %zero : i32
-%buffer_count = arith.index_cast %buffer_count32 : i32 to index
+%run_found = arith.addi %ran#1, %zero : i32
 {make}
+{top}
 {span}"""
 
 TILE = """\
@@ -82,10 +87,8 @@ TILE = """\
 {hold}
 %is_first_tile = arith.cmpi eq, %tile, %c0 : index
 %threshold = scf.if %is_first_tile -> (f32) {{
-{peaks}
-{of_peaks}
-{least}
-  scf.yield %digit_least_value : f32
+{threshold}
+  scf.yield %kth_value : f32
 }} else {{
   scf.yield %known : f32
 }}
@@ -95,8 +98,7 @@ TILE = """\
 %can_rise = arith.cmpi sgt, %held_count, %loose : i32
 // Then the same tile once more, with a higher threshold.
 %again = arith.andi %is_over, %can_rise : i1
-%fits_any = arith.cmpi sle, %held_now, %gathered : i32
-%fits = arith.andi %fits_any, {takes_logits} : i1
+%fits = arith.cmpi sle, %held_now, %gathered : i32
 scf.if %fits {{
 {place}
 }} else {{
@@ -105,9 +107,10 @@ scf.if %fits {{
 {make_held}
     scf.if %is_first_thread {{
       memref.store %held_count, %slots[%c0] : memref<2xi32, {shared}>
-      memref.store %minus_one, %top_key[%c0] : memref<1xi32, {shared}>
     }}
+{top_of_held}
     %room = arith.subi %gathered, %held_count : i32
+    %most_taken = arith.minsi %room, %loose : i32
 {first_pass}
 {narrow}
 {gather}
@@ -139,6 +142,7 @@ ONCE = "scf.yield %next_tile, %now32, %made_now, %threshold : index, i32, i32, f
 RISE = """\
 %buffer_count = arith.index_cast %now32 : i32 to index
 {make}
+{top}
 {span}
 {all}
 {level}
@@ -200,91 +204,69 @@ scf.if %{tag}is_end {{
 }}
 gpu.barrier"""
 
-# The bits in which the keys from the threshold to the highest differ, and all bits below a key.
-SPAN = """\
+TOP = """\
 %{tag}top = memref.load %top_key[%c0] : memref<1xi32, {shared}>
 %{tag}bits = arith.bitcast %{threshold} : f32 to i32
 %{tag}sign = arith.shrsi %{tag}bits, %c31_i32 : i32
 %{tag}flip = arith.ori %{tag}sign, %top_bit : i32
-%{tag}least_of_all = arith.xori %{tag}bits, %{tag}flip : i32
-%{tag}range = arith.subi %{tag}top, %{tag}least_of_all : i32
-%{tag}zeros32 = math.ctlz %{tag}range : i32
-%{tag}zeros = arith.extui %{tag}zeros32 : i32 to i64
-%{tag}span_bits = arith.subi %c64_i64, %{tag}zeros : i64
-%{tag}floor32 = arith.extui %{tag}least_of_all : i32 to i64
-%{tag}floor = arith.shli %{tag}floor32, %c32_i64 : i64"""
+%{tag}least = arith.xori %{tag}bits, %{tag}flip : i32"""
 
 
-def groups(k: int, group: Group) -> int:
-    """Groups of a tile per thread: twice as many as entries are wanted, or all logits alone."""
-    per = max(1, 1 << (2 * k // group.threads - 1).bit_length())
-    return per if per <= HELD // 4 else HELD
+def constants(k: int, group: Group) -> str:
+    """Numbers, and shared memory, that `gather` needs."""
+    return NUMBERS.format(
+        range=peak_range(),
+        threads=group.threads,
+        tile=group.threads * group.held,
+        shared=SHARED,
+        loose=loose(k),
+        full=GATHERED // 2 if 4 * k <= GATHERED else GATHERED,
+    )
 
 
-def streams(k: int) -> bool:
-    """Whether a workgroup may take more than one tile: k of those before and k more have room."""
-    return 2 * k <= GATHERED
+def gather(logits: Source, k: int, group: Group) -> str:
+    """%run_found (i32) entries in %buffer: the best k of logits %run_column to + %run_count, and
+    few more.
 
-
-def loose(k: int) -> int:
-    """Entries that may be left where k are wanted, to save the last steps of a search."""
-    return min(k + max(k // 8, 64), GATHERED - k if streams(k) else GATHERED)
-
-
-def gather(logits: Source, k: int, group: Group, by_number: str, spare: int) -> str:
-    """%buffer_count entries in %buffer, with the best k of logits %run_column to + %run_count.
-
-    %spare is shared memory of `spare` >= loose(k) entries, free afterwards.
+    Shared memory %spare holds loose(k) entries, and is free afterwards. None of the entries is less
+    than %run_floor, and they differ from it in the lowest %run_bits alone.
     """
     buffer = shared_entries(GATHERED)
     tile = TILE.format(
         shared=SHARED,
-        takes_logits="%is_scored" if by_number else "%fits_any",
-        hold=hold(logits, group, by_number, k),
-        peaks=_in(_peaks(groups(k, group))),
-        of_peaks=_in(top_digit(_count_peaks(logits, groups(k, group), group), group)),
-        least=_in(least("digit")),
+        hold=hold(logits, group),
+        threshold=_in(threshold(k, group)),
         mark=_mark(group),
         place=_in(PLACE.format(buffer=buffer)),
         make_held=_in(_make("h", logits, "made", "held_count", group)),
+        top_of_held=_in(_in(_top_of_held(logits, group))),
         first_pass=_in(first_pass(logits, group)),
-        narrow=_in(narrow(logits, "near", "digit", "%room", group)),
+        narrow=_in(narrow(logits, "near", "digit", "%most_taken", group)),
         gather=_in(append(logits, "near", "%slot0_pointer", "%buffer", buffer, "%c0", group)),
     )
-    after = AFTER.format(rise=_in(_rise(logits, group, spare))) if streams(k) else ONCE
-    run = RUN.format(
+    after = AFTER.format(rise=_in(_rise(logits, k, group))) if streams(k) else ONCE
+    return RUN.format(
         tile=_in(tile),
         after=_in(after),
-        make=_make("e", logits, "ran#2", "buffer_count32", group),
-        span=_span("r", "ran#3"),
+        make=_make("e", logits, "ran#2", "run_found", group),
+        top=TOP.format(tag="r", shared=SHARED, threshold="ran#3"),
+        span=span("run", "%rtop", "%rleast"),
     )
-    numbers = NUMBERS.format(
-        threads=group.threads,
-        tile=group.threads * HELD,
-        shared=SHARED,
-        spare=shared_entries(spare),
-        loose=loose(k),
-        full=GATHERED // 2 if 4 * k <= GATHERED else GATHERED,
-    )
-    return f"{numbers}\n{run}"
 
 
-def _rise(logits: Source, group: Group, spare_entries: int) -> str:
-    spare = shared_entries(spare_entries)
+def _rise(logits: Source, k: int, group: Group) -> str:
+    spare = shared_entries(loose(k))
     return RISE.format(
         shared=SHARED,
         spare=spare,
         buffer=shared_entries(GATHERED),
         make=_make("f", logits, "made_now", "now32", group),
-        span=_span("f", "threshold"),
-        all=unknown("all", "now32", "%fspan_bits"),
-        level=narrow(buffer_above("%ffloor"), "level", "all", "%loose", group),
-        pack=append(BUFFER, "level", "%slot1_pointer", "%spare", spare, "%c0", group, "%ffloor"),
+        top=TOP.format(tag="f", shared=SHARED, threshold="threshold"),
+        span=span("f", "%ftop", "%fleast"),
+        all=unknown("all", "now32", "%f_bits"),
+        level=narrow(buffer_above("%f_floor"), "level", "all", "%loose", group),
+        pack=append(BUFFER, "level", "%slot1_pointer", "%spare", spare, "%c0", group, "%f_floor"),
     )
-
-
-def _span(tag: str, threshold: str) -> str:
-    return SPAN.format(tag=tag, threshold=threshold, shared=SHARED)
 
 
 def _make(tag: str, logits: Source, made: str, count: str, group: Group) -> str:
@@ -302,37 +284,33 @@ def _make(tag: str, logits: Source, made: str, count: str, group: Group) -> str:
         buffer=shared_entries(GATHERED),
         entry=_in(named(text, "m")),
         highest=highest_of_wave(tag, f"%{tag}key", group),
-        scope="workgroup" if group.lanes == 64 else "block",
+        scope=scope(group),
     )
 
 
-def _peaks(count: int) -> str:
-    """%peak<g>: the largest of the held logits g, g + count, ..., NaN aside."""
-    lines = []
-    for g in range(count):
-        value = f"%held#{g}"
-        for i in range(g + count, HELD, count):
-            lines.append(f"%peak{g}_{i} = arith.maxnumf {value}, %held#{i} : f32")
-            value = f"%peak{g}_{i}"
-        lines.append(f"%peak{g} = arith.addf {value}, %plus_zero : f32")
-    return "\n".join(lines)
-
-
-def _count_peaks(logits: Source, count: int, group: Group) -> str:
-    lines = []
-    for g in range(count):
-        u = f"p{g}"
-        lines.append(f"""\
-%{u}raw = arith.addf %peak{g}, %plus_zero : f32
-%{u}is_in = arith.constant true
-{count_top(logits, u, group).replace(f"%{u}plus_zero", "%plus_zero")}""")
+def _top_of_held(logits: Source, group: Group) -> str:
+    """%top_key is that of the largest held logit, if it was less."""
+    lines, value = [], "%minus_inf"
+    for i in range(group.held):
+        lines.append(f"%held_most{i} = arith.maxnumf {value}, %held#{i} : f32")
+        value = f"%held_most{i}"
+    key = named(logits.entry, "w").replace("%wplus_zero", "%plus_zero")
+    lines.append(f"""\
+%wraw = arith.addf {value}, %plus_zero : f32
+%wat = arith.addi %thread, %c0 : index
+{key}
+{highest_of_wave("w_", "%wkey32", group)}
+scf.if %w_is_end {{
+  %w_old = llvm.atomicrmw umax %top_key_pointer, %w_upto syncscope("{scope(group)}") monotonic
+      : !llvm.ptr<3>, i32
+}}""")
     return "\n".join(lines)
 
 
 def _mark(group: Group) -> str:
     """%flags: which held logits reach the threshold; %first_slot: of the thread's, in %buffer."""
     lines, flags = [], "%zero"
-    for i in range(HELD):
+    for i in range(group.held):
         lines.append(f"""\
 %over{i} = arith.cmpf oge, %held#{i}, %threshold : f32
 %one{i} = arith.constant {1 << i if i < 31 else -(1 << 31)} : i32

@@ -57,6 +57,12 @@ def kernel(target, tmp_path):
     return build
 
 
+def tile(target: str, k: int) -> int:
+    """Logits that a workgroup holds at a time."""
+    group = radix.keepers(target, k)
+    return group.threads * group.held
+
+
 def windows(rows: int, first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.full((rows,), first, dtype=torch.int32), torch.full((rows,), last).int()
 
@@ -81,7 +87,7 @@ def test_a_workgroup_takes_tile_after_tile(kernel, monkeypatch, target, k, runs)
     rows, columns = hard_rows(100000), 100000
     logits = torch.stack(list(rows.values()))
     # Tiles that all exceed those before them, and some that do not.
-    logits[0] = torch.arange(columns).sin() + (torch.arange(columns) // radix.CHUNK)
+    logits[0] = torch.arange(columns).sin() + (torch.arange(columns) // tile(target, k))
     monkeypatch.setitem(radix.WORKGROUPS, target, runs * len(logits))
     select = kernel(torch.float32, k)
     for seed, (first, last) in enumerate(((0, columns), (17, columns - 30), (90000, MAX), (9, 9))):
@@ -173,7 +179,7 @@ def test_bfloat16_logits_are_ranked_as_they_are(kernel):
 
 
 @pytest.mark.parametrize("k", [1, 512, 2048, 4096])
-def test_logits_are_read_once_and_nothing_is_spilled(topk, k, counted):
+def test_logits_are_read_once_and_nothing_is_spilled(topk, k, counted, target):
     rows, columns = 2, 40000
     logits = torch.randn(rows, columns, generator=torch.Generator().manual_seed(k))
     start, end = windows(rows, 0, columns)
@@ -183,7 +189,7 @@ def test_logits_are_read_once_and_nothing_is_spilled(topk, k, counted):
     keep, rank = counted()
     # A workgroup reads the last of a chunk in place of what is past its end, and again the few
     # that it may select.
-    whole = 4 * rows * 3 * radix.CHUNK
+    whole = 4 * rows * -(-columns // tile(target, k)) * tile(target, k)
     assert 4 * rows * columns < keep.bytes_read < (1.1 if k < 2048 else 1.3) * whole
     assert rank.bytes_read < 4 * 8 * rows * (3 * k + 512)
     for dispatch in (keep, rank):
