@@ -37,6 +37,11 @@ class CacheOps:
             raise ArgumentError(f"{op}: the reference backend has no artifacts")
         return self._caller.module(op).functions[entry]
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Scratch memory that the calls so far made it allocate, and that it keeps."""
+        return 0 if self._caller is None else self._caller.scratch_bytes
+
     def synchronize(self) -> None:
         """Wait for every call made so far."""
         if self._caller is not None:

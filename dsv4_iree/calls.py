@@ -66,6 +66,10 @@ class Caller:
         self._modules: dict[str, Module] = {}
         self._scratch = torch.empty(ALIGNMENT, dtype=torch.uint8, device=device.torch_device)
 
+    @property
+    def scratch_bytes(self) -> int:
+        return self._scratch.shape[0]
+
     def module(self, op: str) -> Module:
         """The artifact of `op`; the first call verifies and loads it."""
         if op not in self._modules:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dsv4_iree.spec import OPS, SPECS, IndexerSpec
 
 ROOT = Path(__file__).parents[1]
@@ -107,3 +109,15 @@ def test_bench_prints_one_object_per_line(make):
     assert (row["op"], row["target"], row["rows"], row["keys"]) == ("topk", "cpu", 2, 700)
     assert row["speedup_vs_eager"] > 0
     assert row["ms"] > 0
+
+
+def test_bench_sets_index_topk_against_its_logits(make):
+    for op in ("quantize", "paged_mqa_logits", "index_topk"):
+        folder = make("cpu", op, SPECS["flash"]).parents[1]
+    arguments = ("--op", "index_topk", "--rows", 4, "--keys", 700, "--requests", 1, "--rounds", 1)
+    done = run("tools/bench.py", *arguments, "--json", "--artifacts", folder)
+    row = json.loads(done.stdout)
+    assert row["requests"] == 1
+    assert row["of_logits"] == pytest.approx(row["ms"] / row["logits_ms"], abs=1e-3)
+    assert row["scratch_mib"] > 0
+    assert "eager_ms" not in row

@@ -111,7 +111,7 @@ def test_a_limit_holds_or_is_refused_by_name(compiled, least_limit, spec):
     for limit in (least, least + 1000, 2 * least):
         limited = load(workspace_limit=limit)
         assert_bytes_equal(limited.index_topk(**inputs), expected)
-        assert limited._caller._scratch.numel() <= limit
+        assert limited.scratch_bytes <= limit
     words = f"^workspace_limit: expected at least {least} bytes for 16 rows of index_topk, got 99$"
     with pytest.raises(ValueError, match=words):
         load(workspace_limit=99).index_topk(**inputs)
@@ -157,7 +157,7 @@ def test_a_million_tokens_stay_within_the_limit(compiled):
     given = (tuple(part[few].clone() for part in q), weights[few].clone(), cache, table, end[few])
     requests = row_to_request[few].clone()
     chosen = limited.index_topk(*given, row_to_request=requests)
-    assert caller._scratch.numel() <= limit
+    assert limited.scratch_bytes <= limit
     for row in (0, 50, 95):
         one = (tuple(part[row : row + 1].clone() for part in q), weights[row : row + 1].clone())
         last = end[row : row + 1].clone()
