@@ -1,5 +1,4 @@
-"""quantize and dequantize: the reference against ml_dtypes and written-out tables, then the
-compiled form against the reference."""
+"""quantize and dequantize: the reference against ml_dtypes and written-out tables."""
 
 from __future__ import annotations
 
@@ -9,8 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hard_inputs import every_code, hard_vectors
 
 from dsv4_iree import reference
 from dsv4_iree.spec import Format, IndexerSpec, Rounding
@@ -21,23 +19,6 @@ FP8 = IndexerSpec(format=Format.FP8, layout="n8")
 FNUZ = IndexerSpec(format=Format.FP8_FNUZ, layout="n8")
 PROFILES = {rounding: IndexerSpec(rounding=rounding) for rounding in Rounding}
 by_profile = pytest.mark.parametrize("rounding", Rounding, ids=lambda r: r.name)
-
-COMPILED = {
-    "R": FP4,
-    "R-hadamard": IndexerSpec(hadamard=True),
-    "D": PROFILES[Rounding.D],
-    "D-hadamard": IndexerSpec(rounding="d", hadamard=True),
-    "S": PROFILES[Rounding.S],
-    "S2": PROFILES[Rounding.S2],
-    "S2-hadamard": IndexerSpec(rounding="s2", hadamard=True),
-    "R-hadamard-dim64": IndexerSpec(head_dim=64, hadamard=True),
-    "fp8": FP8,
-    "fp8-hadamard": IndexerSpec(format=Format.FP8, layout="n8", hadamard=True),
-    "fnuz": FNUZ,
-    "fnuz-dim64": IndexerSpec(format=Format.FP8_FNUZ, layout="n8", head_dim=64),
-}
-by_spec = pytest.mark.parametrize("spec", COMPILED.values(), ids=COMPILED)
-FORMATS = {"fp4": FP4, "fp4-dim64": IndexerSpec(head_dim=64), "fp8": FP8, "fnuz": FNUZ}
 
 
 def group(*values: float) -> torch.Tensor:
@@ -54,45 +35,12 @@ def codes(x: torch.Tensor, rounding: Rounding, count: int) -> tuple[list[int], i
     return both[:count].tolist(), int(scales[0])
 
 
-def every_code() -> tuple[torch.Tensor, torch.Tensor]:
-    """Values and scales of 256 vectors in which every code meets every scale byte."""
-    code = torch.arange(16)
-    group_bytes = (code | (7 * code + 3) % 16 << 4).to(torch.uint8)
-    values = group_bytes.repeat(4).expand(256, 64).contiguous()
-    scales = (torch.arange(256)[:, None] + torch.tensor([0, 64, 128, 192])) % 256
-    return values, scales.to(torch.uint8)
-
-
 def by_ml_dtypes(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """[..., D] float64 of packed FP4, by ml_dtypes."""
     both = np.stack([values.numpy() & 15, values.numpy() >> 4], axis=-1).reshape(len(values), -1)
     numbers = both.view(ml_dtypes.float4_e2m1fn).astype(np.float64)
     factor = scales.numpy().view(ml_dtypes.float8_e8m0fnu).astype(np.float64)
     return torch.from_numpy(numbers * factor.repeat(32, axis=1))
-
-
-def hard_vectors(dim: int, dtype: torch.dtype) -> torch.Tensor:
-    """Vectors of every magnitude, ties, boundaries of the scale, zeros, NaN and infinity."""
-    random = torch.Generator().manual_seed(7)
-    exponents = torch.arange(-149, 126, dtype=torch.float64)[:, None]
-    spread = torch.randn(275, dim, generator=random).double() * 2**exponents
-    mixed = torch.randn(64, dim, generator=random).double()
-    mixed *= 2.0 ** torch.randint(-30, 30, (64, dim), generator=random)
-    grid = torch.tensor([0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 448])
-    ties = grid[torch.randint(len(grid), (64, dim), generator=random)].double()
-    ties *= torch.randint(2, (64, dim), generator=random) * 2 - 1
-    ties *= 2.0 ** torch.randint(-20, 20, (64, 1), generator=random)
-    ties[:, 0] = torch.copysign(6 * ties[:, 0].abs().amax(), ties[:, 0])
-    finite = torch.cat([spread, mixed, ties]).float()
-    edges = torch.tensor([6.0, 3.0, 1.0, 448.0, 240.0, 6e-4, 1e-4]).repeat_interleave(3)
-    edges = torch.nextafter(edges, torch.tensor([0.0, math.inf, 0.0]).repeat(7))
-    edges[2::3] = torch.tensor([6.0, 3.0, 1.0, 448.0, 240.0, 6e-4, 1e-4])
-    special = torch.zeros(8, dim)
-    special[1] = -0.0
-    special[2, 5], special[3, 6], special[4, 7] = math.nan, math.inf, -math.inf
-    special[5] = -(2.0**-149)
-    special[6, ::2], special[7] = torch.finfo(torch.float32).max, 2.0**-127
-    return torch.cat([finite, edges[:, None] * torch.ones(dim), special]).to(dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
@@ -289,130 +237,3 @@ def test_hadamard_rounds_back_to_bfloat16_before_quantisation() -> None:
     assert torch.equal(reference.hadamard(x), rotated)
     both = zip(reference.quantize(x, IndexerSpec(hadamard=True)), reference.quantize(rotated, FP4))
     assert all(torch.equal(a, b) for a, b in both)
-
-
-numbers = st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=128, max_size=128).map(
-    torch.tensor
-)
-
-
-@given(numbers, st.sampled_from(Rounding))
-def test_quantising_twice_changes_nothing(x: torch.Tensor, rounding: Rounding) -> None:
-    spec = PROFILES[rounding]
-    once = reference.dequantize(*reference.quantize(x, spec), spec)
-    assert_bytes_equal(reference.dequantize(*reference.quantize(once, spec), spec), once)
-
-
-@given(numbers, st.sampled_from([FP8, FNUZ]))
-def test_quantising_twice_to_fp8_changes_nothing(x: torch.Tensor, spec: IndexerSpec) -> None:
-    once = reference.dequantize(*reference.quantize(x, spec), spec)
-    assert_bytes_equal(reference.dequantize(*reference.quantize(once, spec), spec), once)
-
-
-@given(numbers, st.integers(-20, 20), st.sampled_from(Rounding))
-def test_a_power_of_two_moves_the_scale_and_keeps_the_codes(
-    x: torch.Tensor, n: int, rounding: Rounding
-) -> None:
-    amax = x.view(4, 32).abs().amax(1)
-    assume(bool((amax > 2.0**20).all()))
-    values, scales = reference.quantize(x, PROFILES[rounding])
-    moved, moved_scales = reference.quantize(x * 2.0**n, PROFILES[rounding])
-    assert torch.equal(moved, values)
-    assert torch.equal(moved_scales.int(), scales.int() + n)
-
-
-@given(numbers, st.sampled_from(Rounding))
-def test_no_value_is_off_by_more_than_half_the_widest_step(
-    x: torch.Tensor, rounding: Rounding
-) -> None:
-    spec = PROFILES[rounding]
-    values, scales = reference.quantize(x, spec)
-    error = (reference.dequantize(values, scales, spec).double() - x.double()).abs()
-    step = 2.0 ** (scales.double() - 127).repeat_interleave(32)
-    assert bool((error <= step * (2 if rounding is Rounding.S2 else 1)).all())
-
-
-@by_spec
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
-def test_compiled_bytes_equal_the_reference(compiled, spec: IndexerSpec, dtype) -> None:
-    x = hard_vectors(spec.head_dim, dtype)
-    values, scales = compiled(spec, "quantize").quantize(x)
-    expected_values, expected_scales = reference.quantize(x, spec)
-    assert_bytes_equal(values, expected_values)
-    assert_bytes_equal(scales, expected_scales)
-
-
-def random_bits(count: int, dim: int, seed: int) -> torch.Tensor:
-    """Vectors of one magnitude or many, at ties, near them and anywhere; NaN and infinity too."""
-    random = torch.Generator().manual_seed(seed)
-    draw = lambda high, *shape: torch.randint(high, shape, generator=random).int()  # noqa: E731
-    exponent = (draw(256, count, 1) - draw(2**30, count, dim) % (draw(40, count, 1) + 1)).clamp(0)
-    mantissa = draw(2**23, count, dim) & ~((1 << draw(24, count, 1)) - 1)
-    bits = exponent << 23 | mantissa
-    moved = (bits + draw(5, count, dim) - 2).clamp(0, 0x7FFFFFFF)
-    bits = torch.where(draw(2, count, dim) == 1, bits, moved)
-    return (bits | draw(2, count, dim) << 31).view(torch.float32)
-
-
-@by_spec
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
-def test_random_bits_are_quantised_as_the_reference_says(
-    compiled, spec: IndexerSpec, dtype: torch.dtype, pytestconfig: pytest.Config
-) -> None:
-    count = 200_000 if pytestconfig.getoption("long") else 4000
-    x = random_bits(count, spec.head_dim, seed=8).to(dtype)
-    for actual, expected in zip(
-        compiled(spec, "quantize").quantize(x), reference.quantize(x, spec)
-    ):
-        same = actual.view(torch.uint8) == expected.view(torch.uint8)
-        assert same.all(), (~same).nonzero()[:3]
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3), (2, 0, 3)], ids=str)
-@pytest.mark.parametrize("name", ["R", "fp8"])
-def test_any_batch_shape_is_quantised(compiled, name: str, shape: tuple[int, ...]) -> None:
-    spec = COMPILED[name]
-    x = torch.randn(*shape, 128, generator=torch.Generator().manual_seed(3))
-    indexer = compiled(spec, "quantize", "dequantize")
-    pair = indexer.quantize(x)
-    for actual, expected in zip(pair, reference.quantize(x, spec)):
-        assert_bytes_equal(actual, expected)
-    assert_bytes_equal(indexer.dequantize(pair), reference.dequantize(*pair, spec))
-
-
-@pytest.mark.parametrize("name", ["R", "fp8"])
-def test_outputs_of_the_caller_are_filled_in_place(compiled, name: str) -> None:
-    spec = COMPILED[name]
-    indexer = compiled(spec, "quantize", "dequantize")
-    x = torch.randn(3, 2, 128, generator=torch.Generator().manual_seed(4))
-    expected = reference.quantize(x, spec)
-    out = tuple(torch.full_like(t, 77) for t in expected)
-    pointers = [t.data_ptr() for t in out]
-    got = indexer.quantize(x, out=out)
-    assert [t.data_ptr() for t in got] == pointers
-    for actual, want in zip(out, expected):
-        assert_bytes_equal(actual, want)
-    numbers = torch.full((3, 2, 128), 77, dtype=torch.bfloat16)
-    assert indexer.dequantize(out, dtype=torch.bfloat16, out=numbers) is numbers
-    assert_bytes_equal(numbers, reference.dequantize(*out, spec).bfloat16())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
-@pytest.mark.parametrize("name", FORMATS)
-def test_compiled_dequantize_equals_the_reference_for_every_byte(
-    compiled, name: str, dtype: torch.dtype
-) -> None:
-    spec = FORMATS[name]
-    values, scales = every_code()
-    if spec.is_fp4:
-        pair = (
-            values[:, : spec.value_bytes].contiguous(),
-            scales[:, : spec.scale_bytes].contiguous(),
-        )
-    else:
-        values = torch.arange(256, dtype=torch.uint8).view(2, 128).repeat(3, 1)
-        pair = values, 2.0 ** torch.tensor([0.0, 0.0, -100.0, -100.0, 100.0, 100.0])
-    numbers = compiled(spec, "dequantize").dequantize(pair, dtype=dtype)
-    expected = reference.dequantize(*pair, spec).to(dtype)
-    assert torch.equal(numbers.isnan(), expected.isnan())
-    assert_bytes_equal(numbers.nan_to_num(), expected.nan_to_num())

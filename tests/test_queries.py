@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from test_quantize import hard_vectors
+from hard_inputs import hard_vectors
 
 from dsv4_iree import ArgumentError, IndexerSpec, baseline
 from dsv4_iree.formats import hadamard, rope

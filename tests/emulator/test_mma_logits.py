@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 import torch
+from hard_inputs import assert_rows_close, scaled_vectors
 
 import dsv4_iree
 from dsv4_iree import IndexerSpec, build, emulator, manifest
@@ -24,25 +25,8 @@ SMALL_FP8 = IndexerSpec(num_heads=8, page_size=16, format="fp8", layout="n8")
 LAST = 2**31 - 1
 
 
-def vectors(shape: tuple[int, ...], scales: range, random: torch.Generator):
-    """Random values, and scale bytes from a range."""
-    values = torch.randint(0, 256, (*shape, 64), generator=random, dtype=torch.uint8)
-    return values, torch.randint(scales.start, scales.stop, (*shape, 4), generator=random).byte()
-
-
 def int32(*values: int) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int32)
-
-
-def assert_rows_close(logits: torch.Tensor, expected: torch.Tensor) -> None:
-    """NaN and infinities where they are expected, and each row close by its own largest logit."""
-    assert torch.equal(logits.isnan(), expected.isnan())
-    assert torch.equal(logits.isinf(), expected.isinf())
-    for row in range(len(expected)):  # their magnitudes are far apart
-        finite = expected[row].isfinite()
-        own, other = logits[row][finite].double(), expected[row][finite].double()
-        if len(other):
-            assert (own - other).abs().max() <= max(1e-5 * other.abs().max(), 1e-43)
 
 
 @pytest.mark.parametrize("next_n", [1, 3])
@@ -61,8 +45,8 @@ def test_paged_scores_are_those_of_the_reference(emulated, plain, counted, spec,
 def test_ragged_scores_are_those_of_the_reference(emulated, plain, heads, rows, keys):
     """The emulator refuses any address past the last key or row."""
     spec, random = IndexerSpec(num_heads=heads), torch.Generator().manual_seed(keys)
-    q = vectors((rows, heads), range(120, 130), random)
-    k = vectors((keys,), range(120, 130), random)
+    q = scaled_vectors((rows, heads), range(120, 130), random)
+    k = scaled_vectors((keys,), range(120, 130), random)
     weights = torch.randn(rows, heads, generator=random)
     starts, ends = int32(0, 3, -7, 40, 0)[:rows], int32(LAST, 50, keys, 39, -4)[:rows]
     args = (q, k, weights, starts, ends)
@@ -91,7 +75,7 @@ def test_ragged_scores_are_those_of_the_reference(emulated, plain, heads, rows, 
 @pytest.mark.parametrize("op", ["mqa_logits", "paged_mqa_logits"])
 def test_scores_whatever_the_scales(emulated, plain, op, q_scales, k_scales):
     random = torch.Generator().manual_seed(31)
-    q, k = vectors((5, 8), q_scales, random), vectors((96,), k_scales, random)
+    q, k = scaled_vectors((5, 8), q_scales, random), scaled_vectors((96,), k_scales, random)
     k[0][:8] = 0  # all-zero groups
     k[0][8:16] = 0x88  # negative zeros
     weights = torch.randn(5, 8, generator=random)
@@ -109,7 +93,10 @@ def test_scores_whatever_the_scales(emulated, plain, op, q_scales, k_scales):
 @pytest.mark.parametrize("weight", [2.0**-120, 2.0**60, float("inf"), float("nan")])
 def test_weights_out_of_the_ordinary_keep_their_meaning(emulated, plain, weight):
     random = torch.Generator().manual_seed(33)
-    q, k = vectors((2, 8), range(126, 128), random), vectors((20,), range(126, 128), random)
+    q, k = (
+        scaled_vectors((2, 8), range(126, 128), random),
+        scaled_vectors((20,), range(126, 128), random),
+    )
     weights = torch.ones(2, 8)
     weights[1] = weight
     args = (q, k, weights, None, int32(20, 20))
@@ -126,7 +113,10 @@ def test_weights_out_of_the_ordinary_keep_their_meaning(emulated, plain, weight)
 def test_an_infinite_weight_of_a_last_head_is_no_nan(emulated, plain, heads):
     """The tile of 16 heads is filled up with the last four, which must not weigh twice."""
     spec, random = IndexerSpec(num_heads=heads, page_size=16), torch.Generator().manual_seed(36)
-    q, k = vectors((2, heads), range(126, 128), random), vectors((40,), range(126, 128), random)
+    q, k = (
+        scaled_vectors((2, heads), range(126, 128), random),
+        scaled_vectors((40,), range(126, 128), random),
+    )
     weights = torch.randn(2, heads, generator=random)
     weights[0, -1], weights[1, -3] = float("inf"), float("-inf")
     args = (q, k, weights, None, int32(40, 40))
@@ -140,7 +130,10 @@ def test_an_infinite_weight_of_a_last_head_is_no_nan(emulated, plain, heads):
 
 def test_garbage_outside_the_window_changes_no_bit(emulated):
     random = torch.Generator().manual_seed(34)
-    q, k = vectors((3, 8), range(120, 130), random), vectors((64,), range(120, 130), random)
+    q, k = (
+        scaled_vectors((3, 8), range(120, 130), random),
+        scaled_vectors((64,), range(120, 130), random),
+    )
     weights, end = torch.randn(3, 8, generator=random), int32(40, 33, 5)
     indexer = emulated(SMALL, "mqa_logits")
     expected = indexer.mqa_logits(q, k, weights, None, end)

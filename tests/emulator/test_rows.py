@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_quantize import hard_vectors
+from hard_inputs import hard_vectors
 
 from dsv4_iree import IndexerSpec, emulator, reference
 from dsv4_iree.testing import assert_bytes_equal

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 import torch
-from test_mma_logits import LAST, assert_rows_close, int32, per_tile, vectors
+from hard_inputs import assert_rows_close, scaled_vectors
+from test_mma_logits import LAST, int32, per_tile
 
 from dsv4_iree import IndexerSpec, build, emulator, manifest
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close
@@ -29,7 +30,7 @@ def wave(emulated, make, target):
 
 def operands(rows: int, keys: int, seed: int, scales: range = range(120, 130)):
     random = torch.Generator().manual_seed(seed)
-    q, k = vectors((rows, 64), scales, random), vectors((keys,), scales, random)
+    q, k = scaled_vectors((rows, 64), scales, random), scaled_vectors((keys,), scales, random)
     return q, k, torch.randn(rows, 64, generator=random)
 
 
@@ -68,7 +69,7 @@ def test_windows_are_those_of_the_reference(wave, plain, keys, windows, clean):
 def test_scores_whatever_the_scales(wave, plain, q_scales, k_scales):
     """Byte 255 is NaN, in every logit it belongs to and in no other."""
     random = torch.Generator().manual_seed(31)
-    q, k = vectors((5, 64), q_scales, random), vectors((96,), k_scales, random)
+    q, k = scaled_vectors((5, 64), q_scales, random), scaled_vectors((96,), k_scales, random)
     k[0][:8], k[0][8:16] = 0, 0x88  # all-zero groups, negative zeros
     q[1][4], k[1][:9] = q_scales.start, k_scales.start  # some logits are numbers
     args = (q, k, torch.randn(5, 64, generator=random), None, int32(90, 90, 90, 90, 90))
