@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
-from safetensors.torch import load_file
+from recorded import recorded
 
 from dsv4_iree.compat import deepgemm, tokenspeed, xkernels
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close
 
-FOLDER = Path(__file__).parent / "peer_outputs"
 E4M3 = torch.float8_e4m3fn
-
-
-def recorded(name: str) -> dict[str, torch.Tensor]:
-    return {
-        key: tensor.clone() for key, tensor in load_file(FOLDER / f"{name}.safetensors").items()
-    }
 
 
 @pytest.mark.usefixtures("compat_backend")

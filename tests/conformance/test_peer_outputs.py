@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from recorded import recorded
 
 from dsv4_iree import layout
 from dsv4_iree.indexer import Indexer
 from dsv4_iree.spec import Format, IndexerSpec, Rounding
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close
 
-FOLDER = Path(__file__).parent / "peer_outputs"
 FP8 = IndexerSpec(format=Format.FP8, layout="n8")
 XKERNELS = IndexerSpec(format=Format.BF16, topk=256)
 Backend = Callable[..., Indexer]
@@ -24,12 +22,6 @@ Backend = Callable[..., Indexer]
 def backend(request: pytest.FixtureRequest, compiled: Backend, reference: Backend) -> Backend:
     """backend(spec, *ops): both forms, one after the other."""
     return compiled if request.param == "compiled" else lambda spec, *ops: reference(spec)
-
-
-def recorded(name: str) -> dict[str, torch.Tensor]:
-    return {
-        key: tensor.clone() for key, tensor in load_file(FOLDER / f"{name}.safetensors").items()
-    }
 
 
 def test_profile_d_has_the_bytes_of_deepgemm(backend: Backend) -> None:
