@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sys
 from collections.abc import Callable
@@ -10,16 +11,19 @@ from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock
-from hypothesis import settings
 
 import dsv4_iree
 from dsv4_iree import build, emulator
 from dsv4_iree.spec import OPS, IndexerSpec
 
-sys.path.append(str(Path(__file__).parent))  # the vectors of test_quantize
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40)
-settings.load_profile("ci")
+sys.path.append(str(Path(__file__).parent))  # modules that tests share
+import on_gpu
+
+with contextlib.suppress(ModuleNotFoundError):  # no test that runs on a GPU needs it
+    from hypothesis import settings
+
+    settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40)
+    settings.load_profile("ci")
 torch.set_num_threads(2)
 
 Load = Callable[..., dsv4_iree.Indexer]
@@ -28,11 +32,24 @@ Load = Callable[..., dsv4_iree.Indexer]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the tests that take a minute")
     parser.addoption("--fuzz", type=int, default=0, help="random cases of each fuzz test")
+    parser.addoption(
+        "--artifacts", type=Path, help="folder of built artifacts; no other is built or used"
+    )
+    parser.addoption(
+        "--build-for",
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="build into --artifacts what the cases of this GPU target load, and run them on the "
+        "CPU; may be repeated",
+    )
 
 
 @pytest.fixture(scope="session")
 def artifacts(pytestconfig: pytest.Config) -> Path:
-    """Folder of artifacts made from exactly these sources."""
+    """Folder of artifacts made from exactly these sources, unless another is given."""
+    if given := pytestconfig.getoption("artifacts"):
+        return given.resolve()
     package = Path(dsv4_iree.__file__).parent
     names = ("build", "layout", "manifest", "runtime", "spec")
     kernels = [path for path in package.glob("kernels/**/*") if path.suffix in (".py", ".mlir")]
@@ -42,30 +59,92 @@ def artifacts(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
-def make(artifacts: Path) -> Callable[[str, str, IndexerSpec], Path]:
+def make(artifacts: Path, pytestconfig: pytest.Config) -> Callable[[str, str, IndexerSpec], Path]:
     """make(target, op, spec): the manifest of that artifact, built once for all workers."""
+    given, build_for = map(pytestconfig.getoption, ("artifacts", "build_for"))
 
     def build_missing(target: str, op: str, spec: IndexerSpec) -> Path:
-        (job,) = build.plan([op], [target], [spec])
-        with FileLock(artifacts / f"{job.name.replace('/', '-')}.lock"):
-            if build.missing([job], artifacts):
-                build.build_one(job, artifacts)
-        return artifacts / f"{job.name}.json"
+        targets = [target, "cpu"] if target in build_for else [target]
+        jobs = build.plan([op], targets, [spec])
+        if not given or build_for:  # else loading says what is missing, and the command for it
+            from filelock import FileLock
+
+            artifacts.mkdir(parents=True, exist_ok=True)
+            for job in jobs:
+                with FileLock(artifacts / f"{job.name.replace('/', '-')}.lock"):
+                    if build.missing([job], artifacts):
+                        build.build_one(job, artifacts)
+        return artifacts / f"{jobs[0].name}.json"
 
     return build_missing
 
 
 @pytest.fixture(scope="session")
-def compiled(artifacts: Path, make: Callable[[str, str, IndexerSpec], Path]) -> Load:
-    """compiled(spec, *ops): a CPU indexer with the named ops (default all) built and loaded."""
+def folder_of(
+    artifacts: Path, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """folder_of(target): where to load from; for a GPU without targets that it would prefer."""
 
-    def load(spec: IndexerSpec, *ops: str, **options: object) -> dsv4_iree.Indexer:
-        ops = ops or tuple(op for op in OPS if op in spec.ops)
-        for op in ops:
-            make("cpu", op, spec)
-        return dsv4_iree.load(spec, artifacts=artifacts, ops=ops, **options)
+    def linked(target: str) -> Path:
+        if target not in on_gpu.targets(pytestconfig) or on_gpu.device(pytestconfig) == "cpu":
+            return artifacts
+        folder = tmp_path_factory.mktemp(target)
+        (folder / target).symlink_to(artifacts / target)
+        return folder
 
-    return load
+    return linked
+
+
+@pytest.fixture(scope="session")
+def indexers(
+    make: Callable[[str, str, IndexerSpec], Path],
+    folder_of: Callable[[str], Path],
+    pytestconfig: pytest.Config,
+) -> Callable[[str], Load]:
+    """indexers(target)(spec, *ops): with the named ops (default all) built and loaded.
+
+    Those of a GPU take CPU tensors too.
+    """
+
+    def of_target(target: str) -> Load:
+        folder = folder_of(target)
+        device = "cpu" if target == "cpu" else on_gpu.device(pytestconfig)
+
+        def load(spec: IndexerSpec, *ops: str, **options: object) -> dsv4_iree.Indexer:
+            ops = ops or tuple(op for op in OPS if op in spec.ops)
+            for op in ops:
+                make(target, op, spec)
+            indexer = dsv4_iree.load(spec, device=device, artifacts=folder, ops=ops, **options)
+            return indexer if target == "cpu" else on_gpu.Moved(indexer, device)
+
+        return load
+
+    return of_target
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked `gpu` run on the CPU, then on the CUDA GPU, if there is one."""
+    if metafunc.definition.get_closest_marker("gpu"):
+        forms = ["cpu", *on_gpu.cases(metafunc.config)]
+        for name, others in (("compiled", []), ("backend", ["reference"])):
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, [*others, *forms], indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def compiled(request: pytest.FixtureRequest, indexers: Callable[[str], Load]) -> Load:
+    """compiled(spec, *ops): a CPU indexer; in tests marked `gpu` also one of the GPU here."""
+    return indexers(getattr(request, "param", "cpu"))
+
+
+@pytest.fixture(scope="session")
+def backend(
+    request: pytest.FixtureRequest, reference: Load, indexers: Callable[[str], Load]
+) -> Load:
+    """backend(spec, *ops): the reference, the CPU's and the GPU's form, one after the other."""
+    if request.param == "reference":
+        return lambda spec, *ops: reference(spec)
+    return indexers(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +172,8 @@ EXECUTED = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpu: a test that also runs on a CUDA GPU")
+    config.addinivalue_line("markers", "cuda: a case that runs on the CUDA GPU of this machine")
     config.stash[EXECUTED] = {}
 
 

@@ -38,14 +38,9 @@ RAGGED = {
     "fnuz": FNUZ,
     "bf16": BF16,
 }
+pytestmark = pytest.mark.gpu
 Backend = Callable[..., Indexer]
 OPS = {"ragged": "mqa_logits", "paged": "paged_mqa_logits"}
-
-
-@pytest.fixture(params=["reference", "compiled"])
-def backend(request: pytest.FixtureRequest, compiled: Backend, reference: Backend) -> Backend:
-    """backend(spec, op): both forms, one after the other."""
-    return compiled if request.param == "compiled" else lambda spec, *ops: reference(spec)
 
 
 def int32(*numbers: int) -> torch.Tensor:

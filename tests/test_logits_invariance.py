@@ -26,6 +26,7 @@ SPECS = {
     "P8-fnuz-page32": IndexerSpec(num_heads=8, page_size=32, format=Format.FP8_FNUZ, layout="p8"),
 }
 FP4 = SPECS["fp4"]
+pytestmark = pytest.mark.gpu
 Backend = Callable[..., Indexer]
 
 

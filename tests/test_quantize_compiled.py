@@ -10,6 +10,7 @@ from dsv4_iree import reference
 from dsv4_iree.spec import Format, IndexerSpec
 from dsv4_iree.testing import assert_bytes_equal
 
+pytestmark = pytest.mark.gpu
 FP4 = IndexerSpec()
 FP8 = IndexerSpec(format=Format.FP8, layout="n8")
 FNUZ = IndexerSpec(format=Format.FP8_FNUZ, layout="n8")

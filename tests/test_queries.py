@@ -14,6 +14,7 @@ from dsv4_iree.formats import hadamard, rope
 from dsv4_iree.spec import Intermediate, Rounding
 from dsv4_iree.testing import assert_bytes_equal
 
+pytestmark = pytest.mark.gpu
 HEADS = 8
 SPECS = {
     "R": IndexerSpec(num_heads=HEADS),

@@ -77,11 +77,11 @@ def f4_cache(spec: IndexerSpec, pages: int, padding: int = 0) -> tuple[torch.Ten
     "spec", [F4, IndexerSpec(layout="f4", head_dim=256, page_size=32)], ids=str
 )
 @pytest.mark.parametrize("padding", [0, 28])
-@pytest.mark.parametrize("backend", ["compiled", "reference"])
+@pytest.mark.gpu
 def test_split_caches_hold_what_the_conversion_says(
-    request: pytest.FixtureRequest, backend: str, spec: IndexerSpec, padding: int
+    backend: Load, spec: IndexerSpec, padding: int
 ) -> None:
-    indexer = request.getfixturevalue(backend)(spec, *(OPS if backend == "compiled" else ()))
+    indexer = backend(spec, *OPS)
     random = torch.Generator().manual_seed(0)
     keys = torch.randn(100, spec.head_dim, generator=random)
     slots = torch.randperm(5 * spec.page_size, generator=random)[:100]
@@ -167,6 +167,7 @@ def pages_of(spec: IndexerSpec, count: int) -> torch.Tensor | tuple[torch.Tensor
     return torch.full((count, spec.page_bytes), POISON, dtype=torch.uint8)
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("kind", LAYOUTS)
 def test_a_cache_of_a_million_entries_survives_the_way_through_every_layout(
     compiled: Load, kind: str, pytestconfig: pytest.Config

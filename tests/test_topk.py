@@ -26,15 +26,10 @@ INDEX = {
     "G4-k1": IndexerSpec(num_heads=8, page_size=16, topk=1, layout="g4"),
 }
 SIZES = [1, 64, 512, 1024, 2048]
+pytestmark = pytest.mark.gpu
 Backend = Callable[..., Indexer]
 MAX, MIN = 2**31 - 1, -(2**31)
 NAN, INF = math.nan, math.inf
-
-
-@pytest.fixture(params=["reference", "compiled"])
-def backend(request: pytest.FixtureRequest, compiled: Backend, reference: Backend) -> Backend:
-    """backend(spec, op): both forms, one after the other."""
-    return compiled if request.param == "compiled" else lambda spec, *ops: reference(spec)
 
 
 def spec_of(k: int) -> IndexerSpec:
@@ -128,21 +123,12 @@ def test_rows_around_k_entries_are_filled_exactly(compiled: Backend, k: int) -> 
         assert int((ids >= 0).sum()) == min(k, length)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("target", ["reference", "cpu", "cpu-generic"])
-def test_rows_may_be_further_apart_than_they_are_long(
-    make: Callable[..., Path], target: str, dtype: torch.dtype, tmp_path: Path
-) -> None:
-    options: dict[str, object] = {"backend": "reference"}
-    if target != "reference":
-        shutil.copytree(make(target, "topk", K64).parent, tmp_path / target)
-        options = {"artifacts": tmp_path}
+def check_strided_rows(indexer: Indexer, dtype: torch.dtype) -> None:
     whole = torch.stack(list(hard_rows(300).values())).to(dtype)
     expected = [by_python_sort(row.tolist(), 64, 5, 290) for row in whole[:, :290].float()]
     whole[:, 290:] = INF
     start = torch.full((len(whole),), 5, dtype=torch.int32)
     end = torch.full((len(whole),), MAX, dtype=torch.int32)
-    indexer = dsv4_iree.load(K64, **options)
     assert indexer.topk(whole[:, :290], start, end).tolist() == expected
     ascending = indexer.topk(whole[:, :290], start, end, sorted=False, ids="entry")
     for row, ids in zip(ascending.tolist(), expected):
@@ -152,6 +138,19 @@ def test_rows_may_be_further_apart_than_they_are_long(
     slots = indexer.topk(whole[:, :290], start, end, ids="slot", block_table=table)
     for pages, row, ids in zip(table.tolist(), slots.tolist(), expected):
         assert row == [slot_of(j + 5, pages) if j >= 0 else -1 for j in ids]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_may_be_further_apart_than_they_are_long(backend: Backend, dtype: torch.dtype) -> None:
+    check_strided_rows(backend(K64, "topk"), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_code_for_any_cpu_selects_from_rows_that_are_further_apart(
+    make: Callable[..., Path], dtype: torch.dtype, tmp_path: Path
+) -> None:
+    shutil.copytree(make("cpu-generic", "topk", K64).parent, tmp_path / "cpu-generic")
+    check_strided_rows(dsv4_iree.load(K64, artifacts=tmp_path), dtype)
 
 
 def test_logits_of_other_strides_are_refused(backend: Backend) -> None:

@@ -1,4 +1,4 @@
-"""AITER's suites through `compat.aiter`, on CPU artifacts."""
+"""AITER's suites through `compat.aiter`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dsv4_iree.testing import (
     paged_inputs,
 )
 
-pytestmark = pytest.mark.usefixtures("compat_on_cpu")
+pytestmark = pytest.mark.usefixtures("compat_compiled")
 E4M3 = torch.float8_e4m3fn
 
 

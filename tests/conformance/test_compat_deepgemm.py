@@ -1,4 +1,4 @@
-"""DeepGEMM's sweep (tests/test_attention.py) through `compat.deepgemm`, on CPU artifacts."""
+"""DeepGEMM's sweep (tests/test_attention.py) through `compat.deepgemm`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dsv4_iree.formats import exact
 from dsv4_iree.spec import IndexerSpec, Rounding
 from dsv4_iree.testing import assert_logits_close, calc_diff, paged_inputs
 
-pytestmark = pytest.mark.usefixtures("compat_on_cpu")
+pytestmark = pytest.mark.usefixtures("compat_compiled")
 DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16}
 UNQUANTISED = {"fp4": 0.02, "fp8": 1e-3}  # the suite's bounds against the vectors themselves
 

@@ -12,7 +12,7 @@ from dsv4_iree.formats import hadamard
 from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import assert_bytes_equal
 
-pytestmark = pytest.mark.usefixtures("compat_on_cpu")
+pytestmark = pytest.mark.usefixtures("compat_compiled")
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 

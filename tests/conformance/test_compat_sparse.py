@@ -12,7 +12,7 @@ from dsv4_iree.formats import exact
 from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import assert_logits_close, paged_inputs
 
-pytestmark = pytest.mark.usefixtures("compat_on_cpu")
+pytestmark = pytest.mark.usefixtures("compat_compiled")
 ROWS, HEADS, LONGEST, COUNT = 17, 32, 1500, 64
 GARBAGE = 2**31 - 1
 FP4 = IndexerSpec()

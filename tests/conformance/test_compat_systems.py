@@ -14,7 +14,7 @@ from dsv4_iree.formats import exact
 from dsv4_iree.spec import IndexerSpec, Rounding
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close, paged_inputs
 
-pytestmark = pytest.mark.usefixtures("compat_on_cpu")
+pytestmark = pytest.mark.usefixtures("compat_compiled")
 E4M3 = torch.float8_e4m3fn
 
 

@@ -15,13 +15,8 @@ from dsv4_iree.testing import assert_bytes_equal, assert_logits_close
 
 FP8 = IndexerSpec(format=Format.FP8, layout="n8")
 XKERNELS = IndexerSpec(format=Format.BF16, topk=256)
+pytestmark = pytest.mark.gpu
 Backend = Callable[..., Indexer]
-
-
-@pytest.fixture(params=["reference", "compiled"])
-def backend(request: pytest.FixtureRequest, compiled: Backend, reference: Backend) -> Backend:
-    """backend(spec, *ops): both forms, one after the other."""
-    return compiled if request.param == "compiled" else lambda spec, *ops: reference(spec)
 
 
 def test_profile_d_has_the_bytes_of_deepgemm(backend: Backend) -> None:

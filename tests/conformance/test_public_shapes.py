@@ -25,6 +25,7 @@ FP4, FP4_FLASH = IndexerSpec(num_heads=8), IndexerSpec()
 FP8 = IndexerSpec(num_heads=8, format=Format.FP8, layout="n8")
 K64 = IndexerSpec(num_heads=8, page_size=16, topk=64)
 CLOSE = 1e-12  # calc_diff of two right fp32 summations of the same exact products
+pytestmark = pytest.mark.gpu
 Backend = Callable[..., Indexer]
 
 

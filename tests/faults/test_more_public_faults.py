@@ -18,6 +18,7 @@ from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import assert_bytes_equal, paged_inputs
 
 K64 = IndexerSpec(num_heads=8, page_size=16, topk=64)
+pytestmark = pytest.mark.gpu
 Backend = Callable[..., Indexer]
 
 

@@ -23,6 +23,7 @@ PAGES = {
     128: IndexerSpec(num_heads=8, head_dim=64, page_size=128),
 }
 MAX, MIN, INF, NAN = 2**31 - 1, -(2**31), float("inf"), float("nan")
+pytestmark = pytest.mark.gpu
 Backend = Callable[..., Indexer]
 
 

@@ -14,6 +14,7 @@ from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import assert_bytes_equal
 
 MAX, INF, NAN = 2**31 - 1, float("inf"), float("nan")
+pytestmark = pytest.mark.gpu
 Backend = Callable[..., Indexer]
 
 
