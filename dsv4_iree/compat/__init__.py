@@ -34,16 +34,14 @@ def _everywhere(system: str, function: str, how: str, note: str = "") -> Offer:
 
 
 TABLE = (
-    _everywhere("deepgemm", "fp8_fp4_mqa_logits", NATIVE, "max_seqlen_k and bf16: converted"),
-    _everywhere("deepgemm", "fp8_fp4_paged_mqa_logits", NATIVE, "bf16 logits: converted"),
+    _everywhere("deepgemm", "fp8_fp4_mqa_logits", NATIVE, "max_seqlen_k, bf16, MXFP8: converted"),
+    _everywhere("deepgemm", "fp8_fp4_paged_mqa_logits", NATIVE, "bf16, MXFP8: converted"),
     _everywhere("deepgemm", "fp8_mqa_logits", NATIVE),
     _everywhere("deepgemm", "fp8_paged_mqa_logits", NATIVE),
     _everywhere("deepgemm", "get_paged_mqa_logits_metadata", TORCH, "a schedule nothing reads"),
     _everywhere("deepgemm", "get_mqa_logits_metadata", TORCH, "a schedule nothing reads"),
-    _everywhere("deepgemm_sparse", "fp8_fp4_sparse_mqa_logits", CONVERTED, "blocks as pages; FP4"),
-    _everywhere(
-        "deepgemm_sparse", "fp8_fp4_paged_sparse_mqa_logits", CONVERTED, "blocks gathered; FP4"
-    ),
+    _everywhere("deepgemm_sparse", "fp8_fp4_sparse_mqa_logits", CONVERTED, "blocks as pages"),
+    _everywhere("deepgemm_sparse", "fp8_fp4_paged_sparse_mqa_logits", CONVERTED, "blocks gathered"),
     _everywhere("deepgemm_sparse", "get_sparse_mqa_logits_metadata", TORCH),
     _everywhere("deepgemm_sparse", "get_paged_sparse_mqa_logits_metadata", TORCH),
     _everywhere("tokenspeed", "deepseek_v4_prepare_indexer_q_mxfp4", NATIVE, "profile D, rotated"),

@@ -10,14 +10,15 @@ from __future__ import annotations
 import torch
 
 from dsv4_iree import windows
+from dsv4_iree.compat import mxfp8
 from dsv4_iree.compat.serve import (
     FP8,
     Quantized,
     first_rows,
+    float_logits,
     fp4,
     fp8,
     indexer,
-    not_offered,
     page_format,
     ready,
 )
@@ -41,30 +42,27 @@ def fp8_fp4_mqa_logits(
     """[M, N] logits; columns outside [start, end) are -inf, with clean_logits=False too.
 
     Args:
-        q: FP8 [M, H, D] and None (scale 1), or FP4 bytes [M, H, D/2] and int32 scales [M, H].
-        kv: FP8 [N, D] and fp32 scales [N], or FP4 bytes [N, D/2] and int32 scales [N].
+        q: FP8 [M, H, D] and None (scale 1), FP4 bytes [M, H, D/2] and int32 scales [M, H], or
+            MXFP8: FP8 and int32 scales.
+        kv: FP8 [N, D] and fp32 scales [N], FP4 bytes [N, D/2] and int32 scales [N], or, beside
+            MXFP8 queries, FP8 and int32 scales.
         weights: [M, H] fp32, or bf16 with bf16 logits.
         max_seqlen_k: if positive the result is [M, max_seqlen_k], column j for key start + j.
         logits_dtype: float32, or bfloat16: the fp32 logits rounded once.
     """
     _dtypes(weights, logits_dtype)
-    queries, kind = _queries(q)
-    if kind is Format.FP4:
-        keys = fp4("kv", *kv)
-    else:
-        keys, key_kind = fp8("kv", *kv)
-        if key_kind is not kind:
-            raise ArgumentError(f"kv: expected the dtype of q, {q[0].dtype}, got {kv[0].dtype}")
     if max_seqlen_k and clean_logits:
         raise ArgumentError(
             f"clean_logits: expected False with max_seqlen_k={max_seqlen_k}, got True; "
             "columns past a row's window are -inf all the same"
         )
-    _, heads, width = queries[0].shape
-    head_dim = width * 2 if kind is Format.FP4 else width
-    served = indexer(weights.device, num_heads=heads, head_dim=head_dim, **_natural(kind))
     start, end = (ready(t, torch.int32) for t in (cu_seq_len_k_start, cu_seq_len_k_end))
-    logits = served.mqa_logits(queries, keys, ready(weights, torch.float32), start, end)
+    mx = _mx_queries(q)
+    if mx is None:
+        logits = _ragged(q, kv, weights, start, end)
+    else:
+        k = mxfp8.numbers("kv", *kv)
+        logits = float_logits(mxfp8.numbers("q", *mx), k, weights, start, end)
     if max_seqlen_k:
         logits = _compressed(logits, start, end, max_seqlen_k)
     return logits.to(logits_dtype)
@@ -85,8 +83,10 @@ def fp8_fp4_paged_mqa_logits(
     """[B * next_n, max_context_len] logits; columns past a row's length are -inf.
 
     Args:
-        q: FP8 [B, next_n, H, D] and None, or FP4 bytes [B, next_n, H, D/2] and int32 scales.
-        kv_cache: [pages, P, 1, 68 or 132 at D = 128] uint8, any page stride.
+        q: FP8 [B, next_n, H, D] and None, FP4 bytes [B, next_n, H, D/2] and int32 scales, or
+            MXFP8: FP8 and int32 scales.
+        kv_cache: [pages, P, 1, 68 or 132 at D = 128] uint8, any page stride; a key's last 4 bytes
+            are e8m0 scales beside MXFP8 queries.
         context_lens: int32 [B, next_n], the keys that each row sees; or [B], those of the last
             row, where row n sees next_n - 1 - n fewer.
         block_table: [B, W] int32.
@@ -94,10 +94,19 @@ def fp8_fp4_paged_mqa_logits(
             reads the block table row of its first.
     """
     _dtypes(weights, logits_dtype)
-    queries, kind = _queries(q)
-    batch, next_n, heads, width = queries[0].shape
-    head_dim = width * 2 if kind is Format.FP4 else width
+    batch, next_n = q[0].shape[:2]
     end = windows.from_context_lens(ready(context_lens, torch.int32), next_n)
+    request = None if indices is None else first_rows(indices, batch)
+    mx = _mx_queries(q)
+    if mx is not None:
+        page_format(kv_cache, q[0].shape[3], Format.FP8)
+        table = block_table if request is None else block_table[request.long()]
+        return mxfp8.paged_logits(mx, kv_cache, weights, end, table, max_context_len).to(
+            logits_dtype
+        )
+    queries, kind = _queries(q)
+    heads, width = queries[0].shape[2:]
+    head_dim = width * 2 if kind is Format.FP4 else width
     served = indexer(
         weights.device, num_heads=heads, **page_format(kv_cache, head_dim, kind)
     )  # fmt: skip
@@ -107,7 +116,7 @@ def fp8_fp4_paged_mqa_logits(
         kv_cache,
         ready(block_table, torch.int32),
         ready(end),
-        row_to_request=None if indices is None else first_rows(indices, batch),
+        row_to_request=request,
         width=max_context_len,
     )
     return logits.to(logits_dtype)
@@ -182,14 +191,34 @@ def _dtypes(weights: torch.Tensor, logits_dtype: torch.dtype) -> None:
         )
 
 
+def _mx_queries(q: Pair) -> Quantized | None:
+    """q if it is MXFP8."""
+    values, scales = q
+    return None if scales is None or values.dtype not in FP8 else (values, scales)
+
+
 def _queries(q: Pair) -> tuple[Quantized, Format]:
     values, scales = q
     if scales is None:
         return fp8("q", values, None)
-    if values.dtype in FP8:
-        reason = "FP8 with a scale per 32 (MXFP8) is no format of these kernels"
-        not_offered("q scales", reason, "pass FP8 queries with None, their scale in weights")
     return fp4("q", values, scales), Format.FP4
+
+
+def _ragged(
+    q: Pair, kv: Quantized, weights: torch.Tensor, start: torch.Tensor, end: torch.Tensor
+) -> torch.Tensor:
+    """[M, N] logits of FP4 or FP8 queries and keys."""
+    queries, kind = _queries(q)
+    if kind is Format.FP4:
+        keys = fp4("kv", *kv)
+    else:
+        keys, key_kind = fp8("kv", *kv)
+        if key_kind is not kind:
+            raise ArgumentError(f"kv: expected the dtype of q, {q[0].dtype}, got {kv[0].dtype}")
+    _, heads, width = queries[0].shape
+    head_dim = width * 2 if kind is Format.FP4 else width
+    served = indexer(weights.device, num_heads=heads, head_dim=head_dim, **_natural(kind))
+    return served.mqa_logits(queries, keys, ready(weights, torch.float32), start, end)
 
 
 def _natural(kind: Format) -> dict[str, object]:

@@ -3,6 +3,7 @@
 
 A block list is a block table over pages of one block each, so the paged op scores what is listed
 and nothing else: ragged keys are copied into such pages once a call, cached keys are gathered.
+Vectors are MXFP4, or MXFP8, which is converted and scored a row at a time.
 
 The metadata is theirs in place and size only. It holds what the builder was given, as int32 behind
 uint8: windows [M, 2], block ids [M, n] and, paged, the rows' block tables [M, W].
@@ -10,14 +11,17 @@ uint8: windows [M, 2], block ids [M, n] and, paged, the rows' block tables [M, W
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
+from dsv4_iree.compat import mxfp8
 from dsv4_iree.compat.serve import (
+    FP8,
     Quantized,
     first_rows,
     fp4,
     indexer,
-    not_offered,
     page_format,
     ready,
 )
@@ -83,23 +87,35 @@ def fp8_fp4_sparse_mqa_logits(
     Columns outside the row's window or behind its blocks are -inf.
 
     Args:
-        q: FP4 bytes [M, H, D/2] and int32 scales [M, H].
-        kv: FP4 bytes [N, D/2] and int32 scales [N].
+        q: FP4 bytes [M, H, D/2] or FP8 [M, H, D], and int32 scales [M, H].
+        kv: FP4 bytes [N, D/2] or FP8 [N, D], as q, and int32 scales [N].
         weights: [M, H] bf16.
         use_unaligned_ks: block i starts at i * block + start % block, else at i * block.
     """
-    queries, served = _served("fp8_fp4_sparse_mqa_logits", q, weights, sparse_block_kv)
+    values, scales = _checked(q, weights, sparse_block_kv)
     start, end, blocks, _ = _unpacked(metadata, len(weights), num_max_sparse_blocks)
+    end = end.clamp(max=len(kv[0]))
     blocks = _listed(blocks, start, end, sparse_block_kv)
+    shift = start % sparse_block_kv if use_unaligned_ks else torch.zeros_like(start)
+    key = _keys(blocks, shift, sparse_block_kv)
+    if values.dtype in FP8:
+        at = key.clamp(0, len(kv[0]) - 1)
+        logits = _row_by_row(
+            (values, scales),
+            weights,
+            at.shape[1],
+            lambda row: mxfp8.numbers("kv", *(part[at[row]] for part in kv)),
+        )
+        return _shown(logits, key, start, end)
+    served = _of_blocks(values, sparse_block_kv)
     entries = torch.cat(fp4("kv", *kv), dim=1)
     shifts = range(sparse_block_kv) if use_unaligned_ks else range(1)
-    cache = torch.cat([_pages(entries[shift:], len(entries), served) for shift in shifts])
+    cache = torch.cat([_pages(entries[by:], len(entries), served) for by in shifts])
     pages = len(cache) // len(shifts)
-    blocks = torch.where(blocks < pages, blocks, -1)
-    shift = start % sparse_block_kv if use_unaligned_ks else torch.zeros_like(start)
-    table = shift[:, None] * pages + blocks
-    first = blocks * sparse_block_kv + shift[:, None]
-    return _scored(served, queries, weights, cache, table, blocks, first, start, end)
+    known = (blocks >= 0) & (blocks < pages)
+    table = torch.where(known, shift[:, None] * pages + blocks, -1)
+    logits = _scored(served, fp4("q", values, scales), weights, cache, table)
+    return _shown(logits, key, start, end)
 
 
 def fp8_fp4_paged_sparse_mqa_logits(
@@ -110,45 +126,61 @@ def fp8_fp4_paged_sparse_mqa_logits(
     num_max_sparse_blocks: int,
     sparse_block_kv: int,
 ) -> torch.Tensor:
-    """The same over cached keys: q [M, 1, H, D/2] and [M, 1, H], cache [pages, P, 1, 68]."""
-    name, block = "fp8_fp4_paged_sparse_mqa_logits", sparse_block_kv
-    values, scales = q
-    flat = (values.flatten(0, 1), None if scales is None else scales.flatten(0, 1))
-    queries, served = _served(name, flat, weights, block)
-    rows = len(weights)
-    start, end, blocks, tables = _unpacked(metadata, rows, num_max_sparse_blocks)
-    blocks = _listed(blocks, start, end, block)
-    first = blocks * block
-    key = first[:, :, None] + torch.arange(block, device=first.device)
-    key = torch.where(blocks[:, :, None] < 0, -1, key).flatten().int()
-    request = torch.arange(rows, dtype=torch.int32, device=key.device)
-    request = request.repeat_interleave(num_max_sparse_blocks * block)
+    """The same over cached keys.
+
+    Args:
+        q: FP4 bytes [M, 1, H, D/2] or FP8 [M, 1, H, D], and int32 scales [M, 1, H].
+        fused_kv_cache: [pages, P, 1, 68] of FP4 or [pages, P, 1, 132] of FP8 keys at D = 128, the
+            last 4 bytes of a key its scales.
+    """
+    values, scales = (part.flatten(0, 1) for part in _checked(q, weights, sparse_block_kv))
+    start, end, blocks, tables = _unpacked(metadata, len(weights), num_max_sparse_blocks)
+    blocks = _listed(blocks, start, end, sparse_block_kv)
+    blocks = torch.where(_exists(tables, blocks, sparse_block_kv, fused_kv_cache), blocks, -1)
+    key = _keys(blocks, torch.zeros_like(start), sparse_block_kv)
+    if values.dtype in FP8:
+        page_size = page_format(fused_kv_cache, values.shape[2], Format.FP8)["page_size"]
+        page = tables.gather(1, key.clamp(0) // page_size)
+        page = torch.where(key < 0, 0, page).long()
+        logits = _row_by_row(
+            (values, scales),
+            weights,
+            key.shape[1],
+            lambda row: mxfp8.entries(fused_kv_cache, page[row], key[row] % page_size),
+        )
+        return _shown(logits, key, start, end)
+    served = _of_blocks(values, sparse_block_kv)
+    request = torch.arange(len(key), dtype=torch.int32, device=key.device)
+    request = request.repeat_interleave(key.shape[1])
     numbers = page_format(fused_kv_cache, served.spec.head_dim, Format.FP4)
     found = indexer(weights.device, **numbers).gather_cache(
-        fused_kv_cache, ready(tables), ready(request), ready(key)
+        fused_kv_cache, ready(tables), ready(request), ready(key.flatten(), torch.int32)
     )
     assert isinstance(found, tuple)
     cache = _pages(torch.cat(found, dim=1), key.numel(), served)
     table = torch.arange(blocks.numel(), device=key.device).view(blocks.shape)
-    exists = _exists(tables, blocks, block, fused_kv_cache)
-    blocks = torch.where(exists, blocks, -1)
-    return _scored(served, queries, weights, cache, table, blocks, first, start, end)
+    table = torch.where(blocks < 0, -1, table)
+    logits = _scored(served, fp4("q", values, scales), weights, cache, table)
+    return _shown(logits, key, start, end)
 
 
-def _served(
-    name: str, q: tuple[torch.Tensor, torch.Tensor | None], weights: torch.Tensor, block: int
-) -> tuple[Quantized, Indexer]:
-    """Checked FP4 queries, and the indexer whose pages are blocks."""
+def _checked(
+    q: tuple[torch.Tensor, torch.Tensor | None], weights: torch.Tensor, block: int
+) -> Quantized:
     values, scales = q
-    if scales is None or values.dtype not in (torch.int8, torch.uint8):
-        not_offered(name, "FP8 has no sparse scorer here", "pass FP4 queries and keys")
+    if scales is None:
+        raise ArgumentError("q: expected int32 scales beside the values, got None")
     if block not in BLOCKS:
         raise ArgumentError(f"sparse_block_kv: expected 8 or 16, got {block}")
     if weights.dtype is not torch.bfloat16:
         raise ArgumentError(f"weights: expected dtype bfloat16, got {weights.dtype}")
+    return values, scales
+
+
+def _of_blocks(values: torch.Tensor, block: int) -> Indexer:
+    """The indexer of FP4 queries [M, H, D/2] whose pages are blocks."""
     _, heads, width = values.shape
-    served = indexer(weights.device, num_heads=heads, head_dim=2 * width, page_size=block)
-    return fp4("q", values, scales), served
+    return indexer(values.device, num_heads=heads, head_dim=2 * width, page_size=block)
 
 
 def _packed(*parts: torch.Tensor) -> torch.Tensor:
@@ -179,6 +211,13 @@ def _listed(
     return torch.where(slot < count[:, None], blocks, -1)
 
 
+def _keys(blocks: torch.Tensor, shift: torch.Tensor, block: int) -> torch.Tensor:
+    """[M, n * block] key of each column, -1 in those of no block."""
+    first = blocks * block + shift[:, None]
+    key = first[:, :, None] + torch.arange(block, device=blocks.device)
+    return torch.where(blocks[:, :, None] < 0, -1, key).flatten(1)
+
+
 def _pages(entries: torch.Tensor, count: int, served: Indexer) -> torch.Tensor:
     """[ceil(count / P), page_bytes]: entries [n, 68] in natural pages, zeros behind the last."""
     spec = served.spec
@@ -207,20 +246,29 @@ def _scored(
     weights: torch.Tensor,
     cache: torch.Tensor,
     table: torch.Tensor,
-    blocks: torch.Tensor,
-    first: torch.Tensor,
-    start: torch.Tensor,
-    end: torch.Tensor,
 ) -> torch.Tensor:
-    """Logits of the pages in `table`, -inf where a block or key is not the row's."""
-    rows, size = len(weights), served.spec.page_size
-    logits = served.paged_mqa_logits(
+    """[M, n * block] logits of the pages in `table`, a page to a block."""
+    rows, columns = len(weights), table.shape[1] * served.spec.page_size
+    return served.paged_mqa_logits(
         queries,
         ready(weights, torch.float32),
         ready(cache),
-        ready(torch.where(blocks < 0, -1, table), torch.int32),
-        torch.full((rows,), blocks.shape[1] * size, dtype=torch.int32, device=weights.device),
+        ready(table, torch.int32),
+        torch.full((rows,), columns, dtype=torch.int32, device=weights.device),
     )
-    key = first[:, :, None] + torch.arange(size, device=first.device)
-    inside = (blocks >= 0)[:, :, None] & (key >= start[:, None, None]) & (key < end[:, None, None])
-    return logits.masked_fill(~inside.flatten(1), float("-inf")).bfloat16()
+
+
+def _row_by_row(
+    q: Quantized, weights: torch.Tensor, width: int, keys_of: Callable[[int], torch.Tensor]
+) -> torch.Tensor:
+    """[M, width] logits of MXFP8 queries [M, H, D], each over keys of its own."""
+    end = torch.full((len(weights),), width, dtype=torch.int32, device=weights.device)
+    return mxfp8.own_keys_logits(mxfp8.numbers("q", *q)[:, None], weights, end, width, keys_of)
+
+
+def _shown(
+    logits: torch.Tensor, key: torch.Tensor, start: torch.Tensor, end: torch.Tensor
+) -> torch.Tensor:
+    """The logits in bf16, -inf where a column has no key of the row's window."""
+    inside = (key >= 0) & (key >= start[:, None]) & (key < end[:, None])
+    return logits.masked_fill(~inside, float("-inf")).bfloat16()

@@ -51,6 +51,14 @@ DEEPGEMM_PAGED = sample(
     dtypes=(("fp32", "fp32"), ("bf16", "fp32"), ("bf16", "bf16")),
     lens=("2-D", "1-D"),
 )
+DEEPGEMM_MXFP8 = sample(  # its FP8 with a scale per 32 dims
+    6,
+    heads=(8, 32, 64),
+    dim=(64, 128),
+    compressed=(False, True),
+    dtypes=(("fp32", "fp32"), ("bf16", "fp32"), ("bf16", "bf16")),
+)
+DEEPGEMM_MXFP8_PAGED = sample(6, page=(32, 64, 128), next_n=(1, 6, "varlen"), heads=(8, 32))
 DEEPGEMM_OLD = [(1, 32), (2, 64), (4, 64), (1, 64)]  # next_n, page; fp8, 1-D lengths, clean
 
 # vLLM, test_fused_indexer_q_rope_quant.py: bytes, scales and weights bit for bit

@@ -42,6 +42,25 @@ def test_deepgemm_paged_fp4(name: str) -> None:
     assert_logits_close(logits, scored(x, 128))
 
 
+def test_deepgemm_mxfp8() -> None:
+    random = torch.Generator().manual_seed(0)
+    q = torch.randn(3, 8, 128, generator=random).to(torch.float8_e4m3fn)
+    k = torch.randn(40, 128, generator=random).to(torch.float8_e4m3fn)
+    q_bytes = torch.randint(124, 131, (3, 8, 4), generator=random, dtype=torch.uint8)
+    k_bytes = torch.randint(124, 131, (40, 4), generator=random, dtype=torch.uint8)
+    weights, start = torch.randn(3, 8, generator=random), torch.zeros(3, dtype=torch.int32)
+    end = torch.tensor([40, 0, 33], dtype=torch.int32)
+    logits = deepgemm.fp8_fp4_mqa_logits(
+        (q, q_bytes.view(torch.int32)[..., 0]), (k, k_bytes.view(torch.int32)[..., 0]),
+        weights, start, end,
+    )  # fmt: skip
+    numbers = [
+        v.double() * torch.exp2(e.double() - 127).repeat_interleave(32, dim=-1)
+        for v, e in ((q, q_bytes), (k, k_bytes))
+    ]
+    assert_logits_close(logits, reference.mqa_logits(*numbers, weights, start, end))
+
+
 def test_flydsl_decode_of_split_pages() -> None:
     x = paged_inputs(FLASH, [100, 33])
     scales = torch.zeros(2, 1, 1, 4, 16, 4, dtype=torch.uint8)

@@ -35,7 +35,7 @@ def test_every_function_is_in_the_table_once(system: str) -> None:
 
 def test_modules_without_a_row_are_shared_parts() -> None:
     names = {path.stem for path in importlib.resources.files("dsv4_iree.compat").iterdir()}
-    assert names - {"__init__", "__pycache__"} == {*SYSTEMS, "serve", "keys"}
+    assert names - {"__init__", "__pycache__"} == {*SYSTEMS, "serve", "keys", "mxfp8"}
 
 
 def test_words_of_the_table_are_known() -> None:
@@ -111,9 +111,17 @@ REFUSED = {
         ),
         r"^KV: expected the dtype of Q, torch.float8_e4m3fn, got torch.float8_e4m3fnuz$",
     ),
-    "MXFP8 queries": (
-        lambda: deepgemm.fp8_fp4_mqa_logits((Q8, END[:, None]), (K8, torch.ones(5)), W, END, END),
-        r"^q scales: not offered, FP8 with a scale per 32",
+    "MXFP8 in e4m3fnuz": (
+        lambda: deepgemm.fp8_fp4_mqa_logits(
+            (Q8.view(torch.float8_e4m3fnuz), END[:, None]), (K8, torch.ones(5).int()), W, END, END
+        ),
+        r"^q: expected dtype float8_e4m3fn beside e8m0 scales, got torch.float8_e4m3fnuz$",
+    ),
+    "MXFP8 queries, FP8 keys": (
+        lambda: deepgemm.fp8_fp4_mqa_logits(
+            (Q8, END[:, None].expand(2, 8)), (K8, torch.ones(5)), W, END, END
+        ),
+        r"^kv scales: expected int32 or uint8 of 4 groups a vector, got \[5\] of torch.float32$",
     ),
     "another page": (
         lambda: deepgemm.fp8_paged_mqa_logits(
@@ -138,11 +146,11 @@ REFUSED = {
         ),
         r"^rope_rotate_activation: not offered, FP8 queries",
     ),
-    "sparse FP8": (
+    "sparse FP8 without scales": (
         lambda: deepgemm_sparse.fp8_fp4_sparse_mqa_logits(
             (Q8, None), (K8, torch.ones(5)), W.bfloat16(), END, 4, 8
         ),
-        r"^fp8_fp4_sparse_mqa_logits: not offered, FP8 has no sparse scorer here; pass FP4",
+        r"^q: expected int32 scales beside the values, got None$",
     ),
     "metadata of another call": (
         lambda: deepgemm_sparse.fp8_fp4_sparse_mqa_logits(
