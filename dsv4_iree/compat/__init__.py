@@ -67,7 +67,7 @@ TABLE = (
     _everywhere("aiter", "top_k_per_row_decode", CONVERTED, "NaN never chosen"),
     _everywhere("aiter", "indexer_k_quant_and_cache", NATIVE, 'scale_fmt not "ue8m0": torch'),
     _everywhere("aiter", "cp_gather_indexer_k_quant_cache", CONVERTED),
-    _everywhere("aiter_rotate", "rope_rotate_activation", CONVERTED, "scales turned; no FP8"),
+    _everywhere("aiter_rotate", "rope_rotate_activation", CONVERTED, "scales turned; FP8: torch"),
     _everywhere(
         "aiter_rotate",
         "rmsnorm_rope_rotate_activation_fp4quant_kvcache",

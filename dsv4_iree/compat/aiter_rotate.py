@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """AITER's rotate-quantise-write ops (dsv4_rotate_quant.cu): norm, RoPE, Hadamard, quantise.
 
-All in fp32 up to the quantiser, profile R, as there. Queries are `Indexer.quantize_queries`; norm
-and RoPE of keys run in plain torch. cos and sin are [max_pos, rope_dim / 2], GPT-J pairs.
+All in fp32 up to the quantiser, profile R in MXFP4, as there. MXFP4 queries are
+`Indexer.quantize_queries`; FP8 queries, norm and RoPE of keys run in plain torch. cos and sin are
+[max_pos, rope_dim / 2], GPT-J pairs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from dsv4_iree.compat import keys
-from dsv4_iree.compat.serve import made_queries, not_offered
+from dsv4_iree.compat.serve import FP8, made_queries
 from dsv4_iree.errors import ArgumentError
 from dsv4_iree.formats import hadamard, rope
 
@@ -29,17 +30,22 @@ def rope_rotate_activation(
 ) -> None:
     """Queries [T, H, D]: RoPE on the last rope_dim dims, then Hadamard, into `out`.
 
-    Without out_scale `out` has the dtype of `input`. With group_size 32 it takes MXFP4 bytes
-    [T, H, D/2] and out_scale their scales: [T, D/128, 4, 16, 4 * ceil(H / 64)] with shuffle_scale,
-    else [T, H, D/32]. FP8 output (group_size 128) is not offered.
+    Without out_scale `out` has the dtype of `input`. An FP8 `out` [T, H, D] takes values of scale
+    max(amax, 1e-10) / (448 or, e4m3fnuz, 240) over group_size dims, no power of two, out_scale
+    fp32 [T * H, D / group_size]: plain torch. Any other takes MXFP4 bytes [T, H, D/2], with
+    group_size 32, and out_scale their scales: [T, D/128, 4, 16, 4 * ceil(H / 64)] with
+    shuffle_scale, else [T, H, D/32].
     """
-    if out_scale is None:
+    if out_scale is None or out.dtype in FP8:
         x = rope(input, *_angles(cos, sin, positions))
-        out.copy_(hadamard(x) if do_rotate_act else x)
+        x = hadamard(x) if do_rotate_act else x
+        if out_scale is None:
+            out.copy_(x)
+        else:
+            _write_fp8(x, out, out_scale, group_size)
         return
     if group_size != 32:
-        reason = "FP8 queries with a scale that is no power of two have no quantiser here"
-        not_offered("rope_rotate_activation", reason, "use group_size=32, or quantise its bf16")
+        raise ArgumentError(f"group_size: expected 32 for MXFP4, got {group_size}")
     at, table = _angles(cos, sin, positions)
     ones = input.new_ones(input.shape[:2])  # weights are another op's there
     (values, scales), _ = made_queries(
@@ -80,6 +86,19 @@ def rmsnorm_rope_rotate_activation_fp4quant_kvcache(
     x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon) * norm_weight.float()
     x = rope(x[:, None], *_angles(cos, sin, positions))[:, 0]
     keys.split_store(kvcache, scale, slot_mapping, x, hadamard=do_rotate_act)
+
+
+def _write_fp8(
+    x: torch.Tensor, out: torch.Tensor, out_scale: torch.Tensor, group_size: int
+) -> None:
+    """Quantise x [T, H, D] as AITER's per-group FP8 quantiser: times the inverse of the scale."""
+    if x.shape[-1] % group_size:
+        raise ArgumentError(f"group_size: expected a divisor of {x.shape[-1]}, got {group_size}")
+    groups = x.unflatten(-1, (-1, group_size))
+    inverse = torch.tensor(1 / torch.finfo(out.dtype).max, device=x.device)
+    scale = groups.abs().amax(-1, keepdim=True).clamp_min(1e-10) * inverse
+    out.copy_((groups * (1 / scale)).flatten(-2).to(out.dtype))
+    out_scale.copy_(scale.reshape(out_scale.shape))
 
 
 def _angles(

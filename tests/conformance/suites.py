@@ -101,6 +101,11 @@ AITER_FP8_SIZES = [
     (1024, 1560), (64, 8192),
 ]  # fmt: skip
 
+# AITER, op_tests/test_dsv4_rotate_quant.py: FP8 output, scales to 1e-3
+ROTATED_FP8_CASES = [  # tokens, heads, dim, group
+    (1, 64, 128, 128), (7, 16, 128, 128), (5, 16, 256, 128), (5, 8, 128, 64), (9, 8, 128, 32),
+]  # fmt: skip
+
 # AITER, top_k_per_row: the set, or values within 1e-5
 TOPK = 1e-5
 TOPK_CONTEXTS = (8, 128, 1024, 3072, 4096, 8192, 16384)

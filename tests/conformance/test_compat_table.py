@@ -139,12 +139,12 @@ REFUSED = {
         lambda: aiter.paged_mxfp4_mqa_logits(*[torch.empty(0)] * 6, 8, candidates=END),
         r"^paged_mxfp4_mqa_logits: not offered, candidates asks for",
     ),
-    "FP8 of rotated queries": (
+    "MXFP4 in groups of 128": (
         lambda: aiter_rotate.rope_rotate_activation(
-            torch.empty(1, 8, 128), torch.ones(1, 8, 128), torch.ones(3, 32), torch.ones(3, 32),
-            torch.zeros(1), 64, out_scale=torch.ones(8),
+            torch.empty(1, 8, 64).byte(), torch.ones(1, 8, 128), torch.ones(3, 32),
+            torch.ones(3, 32), torch.zeros(1), 64, out_scale=torch.ones(8).byte(),
         ),
-        r"^rope_rotate_activation: not offered, FP8 queries",
+        r"^group_size: expected 32 for MXFP4, got 128$",
     ),
     "sparse FP8 without scales": (
         lambda: deepgemm_sparse.fp8_fp4_sparse_mqa_logits(
