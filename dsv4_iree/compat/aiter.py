@@ -2,20 +2,19 @@
 """AITER's indexer scorers, top-k and FP8 cache ops (ROCm/aiter, e404860 and later).
 
 Schedules and launch parameters (cta_info, block_k, num_warps, WavePerEU, ...) only divide work
-there; here they are accepted and not read. The rotate-quantise ops are in `compat.aiter_rotate`.
+there; here they are accepted and not read. The Gluon scorer is in `compat.aiter_mxfp4`, the
+rotate-quantise ops are in `compat.aiter_rotate`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from dsv4_iree import layout, windows
+from dsv4_iree import windows
 from dsv4_iree.compat import keys
-from dsv4_iree.compat.serve import FP8, filled, fp4, fp8, indexer, not_offered, ready, select
+from dsv4_iree.compat.serve import FP8, filled, fp4, fp8, given, indexer, ready, select
 from dsv4_iree.errors import ArgumentError
-from dsv4_iree.spec import CacheLayout, IndexerSpec
+from dsv4_iree.spec import CacheLayout
 
 
 def flydsl_pa_mqa_logits_fp4(
@@ -91,80 +90,6 @@ def flydsl_pa_mqa_logits_fp4_prefill(
     return _split(*tensors, weights, window, max_seq_len, weight_scale, kv_block_size, out)
 
 
-def paged_mxfp4_mqa_logits(
-    q: torch.Tensor,
-    q_scales: torch.Tensor,
-    kv_cache: torch.Tensor,
-    weights: torch.Tensor,
-    context_lens: torch.Tensor,
-    block_table: torch.Tensor,
-    max_model_len: int,
-    kv_scale_cache: torch.Tensor | None = None,
-    out_logits: torch.Tensor | None = None,
-    clean_logits: bool = True,
-    preshuffle: int = 1,
-    scale_mode: int = 1,
-    dynamic: int = 0,
-    schedule: torch.Tensor | None = None,
-    row_ends: torch.Tensor | None = None,
-    query_start_loc: torch.Tensor | None = None,
-    next_n: int | None = None,
-    use_gather: bool = False,
-    candidates: object = None,
-    block_scores: torch.Tensor | None = None,
-    calc_logits: bool = True,
-    calc_block_scores: bool = False,
-    candidate_block_size: int = 8,
-) -> torch.Tensor:
-    """[B * next_n, max_model_len] fp32 logits of the Gluon MXFP4 scorer.
-
-    Row n of request b sees keys up to context_lens[b] - next_n + n, or those before row_ends.
-
-    Args:
-        q: [B, next_n, H, D/2] bytes; q_scales: [B, next_n, H, D/32] bytes.
-        kv_cache: [pages, P, 1, 17 * D / 32] uint8: G4 pages, or N4 with preshuffle=0.
-        scale_mode: 1 as the kernels read G4, or 0, which is converted on every call.
-        clean_logits: False leaves `out_logits` as it is outside the windows.
-    """
-    for name, given in (
-        ("kv_scale_cache", kv_scale_cache is not None),
-        ("query_start_loc", query_start_loc is not None),
-        ("candidates", candidates is not None),
-        ("calc_block_scores", calc_block_scores or block_scores is not None or not calc_logits),
-    ):
-        if given:
-            reason = f"{name} asks for candidate blocks, ragged queries or split scales"
-            not_offered("paged_mxfp4_mqa_logits", reason, "leave it out and pass row_ends")
-    _, rows_each, heads, width = q.shape
-    if row_ends is None:
-        row_ends = windows.from_context_lens(ready(context_lens, torch.int32), rows_each)
-    page_size, cache = kv_cache.shape[1], keys.pages(kv_cache)
-    numbers: dict[str, Any] = {"num_heads": heads, "head_dim": 2 * width, "page_size": page_size}
-    table = ready(block_table, torch.int32)
-    if preshuffle and scale_mode == 1:
-        numbers["layout"] = CacheLayout.G4
-    elif preshuffle:
-        ids, table = keys.used_pages(table, cache.shape[0], max_model_len, page_size)
-        entries = cache[
-            ids[:, None, None], _narrow_scales(IndexerSpec(**numbers, layout=CacheLayout.G4))
-        ]
-        cache = layout.from_entries(IndexerSpec(**numbers), entries)
-    end = ready(row_ends.flatten(), torch.int32)
-    queries = fp4("q", q.flatten(0, 1), q_scales.flatten(0, 1))
-    out, copied = (None, False) if out_logits is None else filled(out_logits, max_model_len)
-    logits = indexer(q.device, **numbers).paged_mqa_logits(
-        queries,
-        ready(weights, torch.float32),
-        cache,
-        table,
-        end,
-        width=max_model_len,
-        clean=clean_logits or out is None,
-        out=out,
-    )
-    return _given(out_logits, logits, copied)
-
-
 def deepgemm_fp8_paged_mqa_logits(
     q_fp8: torch.Tensor,
     kv_cache: torch.Tensor,
@@ -209,7 +134,7 @@ def deepgemm_fp8_paged_mqa_logits(
         clean=False,
         out=out,
     )
-    _given(out_logits, logits, copied)
+    given(out_logits, logits, copied)
 
 
 def fp8_mqa_logits(
@@ -333,7 +258,7 @@ def _split(
         clean=out is None,
         out=dense,
     )
-    return _given(out, logits, copied)
+    return given(out, logits, copied)
 
 
 def _plain_scales(q_scale: torch.Tensor, heads: int) -> torch.Tensor:
@@ -341,25 +266,6 @@ def _plain_scales(q_scale: torch.Tensor, heads: int) -> torch.Tensor:
     rows, tiles = q_scale.shape[:2]
     by_head = q_scale.view(torch.uint8).permute(0, 4, 3, 1, 2).reshape(rows, -1, tiles * 4)
     return by_head[:, :heads].contiguous()
-
-
-def _narrow_scales(spec: IndexerSpec) -> torch.Tensor:
-    """`layout.page_offsets` of G4 pages whose scales are ordered [tile, group, entry]: mode 0."""
-    offsets = layout.page_offsets(spec)
-    n, groups = spec.tokens_per_tile, spec.scale_bytes
-    t, g = torch.arange(spec.page_size)[:, None], torch.arange(groups)[None, :]
-    first = spec.page_size * spec.value_bytes
-    offsets[:, spec.value_bytes :] = first + t // n * n * groups + g * n + t % n
-    return offsets
-
-
-def _given(out: torch.Tensor | None, logits: torch.Tensor, copied: bool) -> torch.Tensor:
-    """The caller's tensor, filled, if there is one."""
-    if out is None:
-        return logits
-    if copied:
-        out[:, : logits.shape[1]] = logits
-    return out
 
 
 def _ranked(

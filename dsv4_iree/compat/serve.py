@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -40,11 +40,6 @@ def indexer(device: torch.device, **numbers: Any) -> Indexer:
 @lru_cache(maxsize=64)
 def _loaded(spec: IndexerSpec, device: torch.device, thread: int) -> Indexer:
     return load(spec, **{"device": device, **_options})  # one indexer serves one thread at a time
-
-
-def not_offered(function: str, reason: str, instead: str) -> NoReturn:
-    """Refuse a call of a public system that has no counterpart here."""
-    raise ArgumentError(f"{function}: not offered, {reason}; {instead}")
 
 
 def ready(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -178,3 +173,12 @@ def filled(out: torch.Tensor, width: int) -> tuple[torch.Tensor, bool]:
     columns = out[:, :width]
     dense = ready(columns)
     return dense, dense.data_ptr() != columns.data_ptr()
+
+
+def given(out: torch.Tensor | None, logits: torch.Tensor, copied: bool) -> torch.Tensor:
+    """The caller's tensor, filled, if there is one."""
+    if out is None:
+        return logits
+    if copied:
+        out[:, : logits.shape[1]] = logits
+    return out

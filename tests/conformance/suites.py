@@ -94,6 +94,10 @@ GLUON_DECODE = {  # next_n and contexts
     "short n16": (16, [8, 12, 4, 16]),
 }
 
+GLUON_GATHER = [  # heads, page, preshuffle, block; bit for bit what the dense scorer gives
+    (8, 64, 0, 8), (32, 64, 1, 8), (32, 32, 1, 16), (64, 64, 0, 32), (32, 64, 1, 32),
+]  # fmt: skip
+
 # AITER, fp8_mqa_logits; calc_diff below 1e-3
 AITER_FP8 = 1e-3
 AITER_FP8_SIZES = [

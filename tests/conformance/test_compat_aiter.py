@@ -19,7 +19,7 @@ from suites import (
 )
 
 from dsv4_iree import layout, reference
-from dsv4_iree.compat import aiter, aiter_rotate
+from dsv4_iree.compat import aiter, aiter_mxfp4, aiter_rotate
 from dsv4_iree.formats import exact, hadamard
 from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import (
@@ -133,7 +133,7 @@ def test_pages_that_do_not_exist_stay_invisible_when_pages_are_converted(bad: in
     assert expected.isfinite().sum(1).tolist() == [136, 64]
     lens = torch.tensor([200, 64], dtype=torch.int32)
     queries = x.q[0][:, None], x.q[1][:, None]
-    gluon = aiter.paged_mxfp4_mqa_logits(
+    gluon = aiter_mxfp4.paged_mxfp4_mqa_logits(
         *queries, pages(x.cache, IndexerSpec(num_heads=8, layout="g4"), "scale mode 0"),
         x.weights, lens, x.block_table, 256, scale_mode=0,
     )  # fmt: skip
@@ -165,7 +165,7 @@ def test_gluon_decode(next_n: int, contexts: list[int], kind: str) -> None:
     natural = IndexerSpec(num_heads=heads, page_size=page)
     spec = IndexerSpec(num_heads=heads, page_size=page, layout="n4" if kind == "natural" else "g4")
     x = paged_inputs(natural, lengths, next_n=next_n)
-    logits = aiter.paged_mxfp4_mqa_logits(
+    logits = aiter_mxfp4.paged_mxfp4_mqa_logits(
         x.q[0].unflatten(0, (-1, next_n)),
         x.q[1].unflatten(0, (-1, next_n)),
         pages(x.cache, spec, kind),
@@ -186,7 +186,7 @@ def test_gluon_row_ends_and_uncleaned_logits() -> None:
     x = paged_inputs(spec, [230, 64], next_n=2)
     x.end.copy_(torch.tensor([3, 230, 64, 0]))
     out = torch.full((4, 320), 5.0)
-    aiter.paged_mxfp4_mqa_logits(
+    aiter_mxfp4.paged_mxfp4_mqa_logits(
         x.q[0].unflatten(0, (-1, 2)), x.q[1].unflatten(0, (-1, 2)), pages(x.cache, spec, "natural"),
         x.weights, torch.tensor([230, 64], dtype=torch.int32), x.block_table, 320,
         out_logits=out, clean_logits=False, preshuffle=0, row_ends=x.end,

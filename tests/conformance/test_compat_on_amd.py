@@ -7,7 +7,7 @@ import torch
 from suites import FLYDSL, GLUON_DECODE, shrunk
 
 from dsv4_iree import layout, reference
-from dsv4_iree.compat import aiter, deepgemm, sglang
+from dsv4_iree.compat import aiter, aiter_mxfp4, deepgemm, sglang
 from dsv4_iree.formats import exact
 from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import PagedInputs, assert_logits_close, paged_inputs
@@ -16,10 +16,10 @@ pytestmark = pytest.mark.usefixtures("compat_emulated")
 FLASH = IndexerSpec()
 
 
-def scored(x: PagedInputs, width: int) -> torch.Tensor:
+def scored(x: PagedInputs, width: int, spec: IndexerSpec = FLASH) -> torch.Tensor:
     return reference.paged_mqa_logits(
-        exact(x.q, FLASH), x.weights, x.cache, x.block_table, x.row_to_request,
-        x.start, x.end, width, FLASH,
+        exact(x.q, spec), x.weights, x.cache, x.block_table, x.row_to_request,
+        x.start, x.end, width, spec,
     )  # fmt: skip
 
 
@@ -79,6 +79,21 @@ def test_flydsl_decode_of_split_pages() -> None:
     assert_logits_close(logits, expected)
     seen = expected.isfinite()
     assert torch.cosine_similarity(logits[seen], expected[seen], dim=0) > FLYDSL
+
+
+def test_gluon_candidates() -> None:
+    spec = IndexerSpec(num_heads=8)
+    x = paged_inputs(spec, [150, 20])
+    ids = torch.tensor([[18, 3, -1, 7], [2, 9, -1, -1]], dtype=torch.int32)
+    logits = aiter_mxfp4.paged_mxfp4_mqa_logits(
+        x.q[0][:, None], x.q[1][:, None], x.cache.view(-1, 64, 1, 68), x.weights, x.end,
+        x.block_table, 32, preshuffle=0, use_gather=True, candidates=ids,
+    )  # fmt: skip
+    expected = torch.full((2, 32), float("-inf"))
+    dense = scored(x, 150, spec)
+    expected[0, :22] = torch.cat([dense[0, 24:32], dense[0, 56:64], dense[0, 144:150]])
+    expected[1, :4] = dense[1, 16:20]
+    assert_logits_close(logits, expected)
 
 
 def test_sglang_selects_slots() -> None:

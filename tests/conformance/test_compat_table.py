@@ -13,7 +13,15 @@ import pytest
 import torch
 
 from dsv4_iree import ArgumentError, compat
-from dsv4_iree.compat import aiter, aiter_rotate, deepgemm, deepgemm_sparse, keys, serve
+from dsv4_iree.compat import (
+    aiter,
+    aiter_mxfp4,
+    aiter_rotate,
+    deepgemm,
+    deepgemm_sparse,
+    keys,
+    serve,
+)
 
 SYSTEMS = sorted({offer.system for offer in compat.TABLE})
 
@@ -79,6 +87,14 @@ SIGNATURES = {  # argument names in order, as published
     "aiter.fp8_mqa_logits": "Q KV kv_scales weights cu_starts cu_ends clean_logits",
     "aiter.deepgemm_fp8_paged_mqa_logits": "q_fp8 kv_cache weights out_logits context_lens "
     "kv_indices max_model_len Preshuffle KVBlockSize ChunkK TotalCuCount WavePerEU VarCtxSchedule",
+    "aiter_mxfp4.paged_mxfp4_mqa_logits": "q q_scales kv_cache weights context_lens block_table "
+    "max_model_len kv_scale_cache out_logits clean_logits preshuffle scale_mode dynamic schedule "
+    "row_ends query_start_loc next_n use_gather candidates block_scores calc_logits "
+    "calc_block_scores candidate_block_size",
+    "aiter_mxfp4.build_candidate_gather": "candidates ends block_table kv_cache num_heads "
+    "head_size block kv_scale_cache",
+    "aiter_rotate.rope_rotate_activation": "out input cos sin positions rope_dim out_scale "
+    "group_size shuffle_scale do_rotate_act",
     "vllm.rocm_fp8_paged_mqa_logits": "q_fp8 kv_cache_fp8 weights context_lens block_tables "
     "schedule_metadata max_model_len",
     "sglang.topk_transform_512": "scores seq_lens page_tables out_page_indices page_size "
@@ -135,9 +151,25 @@ REFUSED = {
         ),
         r"^q: expected dtype float8_e4m3fn or float8_e4m3fnuz, got torch.uint8; view the bytes",
     ),
-    "candidates": (
-        lambda: aiter.paged_mxfp4_mqa_logits(*[torch.empty(0)] * 6, 8, candidates=END),
-        r"^paged_mxfp4_mqa_logits: not offered, candidates asks for",
+    "candidates without use_gather": (
+        lambda: aiter_mxfp4.paged_mxfp4_mqa_logits(*[torch.empty(0)] * 6, 8, candidates=END),
+        r"^candidates: expected a list with use_gather=True, and only then$",
+    ),
+    "candidates of packed rows": (
+        lambda: aiter_mxfp4.paged_mxfp4_mqa_logits(
+            *[torch.empty(0)] * 6, 8, use_gather=True, candidates=END, query_start_loc=END
+        ),
+        r"^use_gather: expected False with query_start_loc or calc_block_scores, got True$",
+    ),
+    "nothing to calculate": (
+        lambda: aiter_mxfp4.paged_mxfp4_mqa_logits(*[torch.empty(0)] * 6, 8, calc_logits=False),
+        r"^calc_logits: expected True without calc_block_scores or with out_logits, got False$",
+    ),
+    "blocks that pages do not hold": (
+        lambda: aiter_mxfp4.build_candidate_gather(
+            END[:, None], END, END[:, None], torch.empty(3, 60, 1, 68), 64, 128
+        ),
+        r"^block: expected a divisor of 60, got 8$",
     ),
     "MXFP4 in groups of 128": (
         lambda: aiter_rotate.rope_rotate_activation(
