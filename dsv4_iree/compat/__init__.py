@@ -80,8 +80,10 @@ TABLE = (
         CONVERTED,
         "norm and RoPE in torch",
     ),
-    _everywhere("vllm", "fused_indexer_q_rope_quant", NATIVE, "FP8: e4m3fn"),
-    _everywhere("vllm", "indexer_k_quant_and_cache", NATIVE, 'scale_fmt not "ue8m0": torch'),
+    _everywhere("vllm", "fused_indexer_q_rope_quant", NATIVE, "e4m3fnuz: torch"),
+    _everywhere(
+        "vllm", "indexer_k_quant_and_cache", NATIVE, 'e4m3fnuz, scale_fmt not "ue8m0": torch'
+    ),
     _everywhere("vllm", "cp_gather_indexer_k_quant_cache", CONVERTED),
     _everywhere("vllm", "rocm_fp8_mqa_logits", NATIVE),
     _everywhere("vllm", "rocm_fp8_paged_mqa_logits", NATIVE),

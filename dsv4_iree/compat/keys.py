@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from dsv4_iree import layout, windows
-from dsv4_iree.compat.serve import FLOATS, Quantized, indexer, ready
+from dsv4_iree.compat.serve import FLOATS, FP8, Quantized, indexer, ready
 from dsv4_iree.errors import ArgumentError
 from dsv4_iree.indexer import Indexer
 from dsv4_iree.spec import CacheLayout, Format, IndexerSpec
 
 FP8_MAX = {Format.FP8: 448.0, Format.FP8_FNUZ: 240.0}
+DTYPE = {kind: dtype for dtype, kind in FP8.items()}
 
 
 def pages(cache: torch.Tensor) -> torch.Tensor:
@@ -36,14 +37,22 @@ def quantize_and_store(
     scale_fmt: str | None,
     *,
     preshuffle: bool,
+    kind: Format | None = None,
+    largest: float | None = None,
 ) -> None:
-    """`indexer_k_quant_and_cache` of vLLM and AITER: FP8 keys [n, D] into their slots."""
+    """`indexer_k_quant_and_cache` of vLLM and AITER: FP8 keys [n, D] into their slots.
+
+    Args:
+        kind: the dialect; None: that of the cache's dtype.
+        largest: what the largest number of a key becomes; None: the dialect's largest.
+    """
     head_dim = k.shape[-1]
     if quant_block_size != head_dim:
         raise ArgumentError(
             f"quant_block_size: expected {head_dim}, one scale a key, got {quant_block_size}"
         )
-    kind = fp8_kind(kv_cache)
+    kind = fp8_kind(kv_cache) if kind is None else kind
+    largest = FP8_MAX[kind] if largest is None else largest
     served = indexer(
         k.device,
         head_dim=head_dim,
@@ -54,15 +63,23 @@ def quantize_and_store(
     rows = min(k.shape[0], slot_mapping.numel())
     slots = ready(slot_mapping.flatten()[:rows], torch.int64)
     keys = ready(k[:rows].reshape(rows, head_dim))
-    if scale_fmt == "ue8m0":
+    if scale_fmt == "ue8m0" and largest == FP8_MAX[kind]:
         given = keys if keys.dtype in (torch.float32, torch.bfloat16) else keys.float()
         served.write_cache(pages(kv_cache), given, slots)
         return
-    x = keys.float()
-    scales = x.abs().amax(1).clamp_min(1e-4) / FP8_MAX[kind]
-    dialect = torch.float8_e4m3fn if kind is Format.FP8 else torch.float8_e4m3fnuz
-    values = (x / scales[:, None]).to(dialect).view(torch.uint8)
-    served.write_cache(pages(kv_cache), (values, scales), slots)
+    values, scales = scaled_fp8(keys.float(), kind, largest, power_of_two=scale_fmt == "ue8m0")
+    served.write_cache(pages(kv_cache), (values.view(torch.uint8), scales), slots)
+
+
+def scaled_fp8(
+    x: torch.Tensor, kind: Format, largest: float, *, power_of_two: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """FP8 [..., D] and fp32 scales [...] of fp32 x: amax / largest, the amax at least 1e-4."""
+    scales = x.abs().amax(-1).clamp_min(1e-4) / largest
+    if power_of_two:  # up, by the exponent: log2 itself rounds
+        part, e = torch.frexp(scales)
+        scales = torch.ldexp(torch.ones_like(scales), torch.where(part == 0.5, e - 1, e))
+    return (x / scales[..., None]).to(DTYPE[kind]), scales
 
 
 def gather(

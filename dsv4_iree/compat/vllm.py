@@ -13,7 +13,12 @@ import torch
 
 from dsv4_iree import windows
 from dsv4_iree.compat import aiter, keys
-from dsv4_iree.compat.serve import Quantized, made_queries, ready, select
+from dsv4_iree.compat.serve import FP8, Quantized, made_queries, ready, select
+from dsv4_iree.formats import rope
+from dsv4_iree.spec import Format
+
+LARGEST = {Format.FP8: 448.0, Format.FP8_FNUZ: 224.0}
+"""What vLLM scales the largest number of a vector to: in e4m3fnuz not that dialect's 240."""
 
 
 def fused_indexer_q_rope_quant(
@@ -28,10 +33,15 @@ def fused_indexer_q_rope_quant(
     """RoPE, bf16, quantise: FP4 bytes [T, H, D/2] and int32 scales [T, H], or FP8 [T, H, D]; and
     fp32 weights [T, H] with both factors and, in FP8, the query's scale in them.
 
-    FP8 is e4m3fn. vLLM on gfx942 takes e4m3fnuz, which `Indexer.quantize_queries` gives.
+    FP8 is e4m3fn, but on a gfx942 device e4m3fnuz, as vLLM has it, made in plain torch.
     """
     numbers = {} if use_fp4 else {"format": "fp8", "layout": "n8"}
     factors = (index_weights_softmax_scale, index_weights_head_scale)
+    if not use_fp4 and _takes_fnuz(index_q.device):
+        x = rope(index_q, positions.long(), index_q_cos_sin_cache).bfloat16().float()
+        kind = Format.FP8_FNUZ
+        made, factor = keys.scaled_fp8(x, kind, LARGEST[kind], power_of_two=True)
+        return made, index_weights.float() * factor * factors[0] * factors[1]
     (values, scales), weights = made_queries(
         index_q, index_weights, positions, index_q_cos_sin_cache, factors, "bf16", **numbers
     )
@@ -49,10 +59,20 @@ def indexer_k_quant_and_cache(
 ) -> None:
     """FP8 keys [n, D] into the slots of N8 pages [pages, P, D + 4]; slot < 0 is skipped.
 
-    scale_fmt "ue8m0" rounds the scale up to a power of two.
+    scale_fmt "ue8m0" rounds the scale up to a power of two. A cache of dtype float8_e4m3fnuz, or of
+    bytes on gfx942, takes e4m3fnuz, in plain torch up to the write.
     """
+    fnuz = kv_cache.dtype is torch.uint8 and _takes_fnuz(k.device)
+    kind = Format.FP8_FNUZ if fnuz else keys.fp8_kind(kv_cache)
     keys.quantize_and_store(
-        k, kv_cache, slot_mapping, quant_block_size, scale_fmt, preshuffle=False
+        k,
+        kv_cache,
+        slot_mapping,
+        quant_block_size,
+        scale_fmt,
+        preshuffle=False,
+        kind=kind,
+        largest=LARGEST[kind],
     )
 
 
@@ -184,9 +204,16 @@ def rocm_aiter_sparse_attn_indexer(
     tokens = hidden_states.shape[0]
     topk_indices_buffer[:tokens] = -1
     if k is not None and not skip_k_cache_insert:
-        slots = attn_metadata.slot_mapping
+        kind = FP8[q_fp8.dtype]  # the cache may be of plain bytes
         keys.quantize_and_store(
-            k, kv_cache, slots, quant_block_size, scale_fmt, preshuffle=preshuffle
+            k,
+            kv_cache,
+            attn_metadata.slot_mapping,
+            quant_block_size,
+            scale_fmt,
+            preshuffle=preshuffle,
+            kind=kind,
+            largest=LARGEST[kind],
         )
     if positions is not None and attn_metadata.max_seq_len // compress_ratio <= topk_tokens:
         fill_short_context_topk_indices(
@@ -204,6 +231,13 @@ def rocm_aiter_sparse_attn_indexer(
             attn_metadata, kv_cache, q_fp8, weights, max_model_len, topk_indices_buffer, topk_tokens
         )
     return topk_indices_buffer
+
+
+def _takes_fnuz(device: torch.device) -> bool:
+    """Whether vLLM's FP8 on this device is e4m3fnuz: on gfx942."""
+    if device.type != "cuda" or torch.version.hip is None:
+        return False
+    return "gfx942" in torch.cuda.get_device_properties(device).gcnArchName
 
 
 def _prefill_chunk(
