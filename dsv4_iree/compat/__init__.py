@@ -66,6 +66,8 @@ TABLE = (
     _everywhere("aiter", "top_k_per_row_decode", CONVERTED, "NaN never chosen"),
     _everywhere("aiter", "indexer_k_quant_and_cache", NATIVE, 'scale_fmt not "ue8m0": torch'),
     _everywhere("aiter", "cp_gather_indexer_k_quant_cache", CONVERTED),
+    _everywhere("aiter", "flydsl_pa_mqa_logits_fp4_varqlen", CONVERTED, "F4 pages to N4"),
+    _everywhere("aiter", "compute_varqlen_windows", TORCH),
     _everywhere(
         "aiter_mxfp4",
         "paged_mxfp4_mqa_logits",

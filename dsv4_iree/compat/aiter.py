@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import torch
 
-from dsv4_iree import windows
+from dsv4_iree import windows as row_windows
 from dsv4_iree.compat import keys
 from dsv4_iree.compat.serve import FP8, filled, fp4, fp8, given, indexer, ready, select
 from dsv4_iree.errors import ArgumentError
 from dsv4_iree.spec import CacheLayout
+
+Windows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def flydsl_pa_mqa_logits_fp4(
@@ -51,7 +53,7 @@ def flydsl_pa_mqa_logits_fp4(
     """
     if q_fp4.shape[1] != next_n:
         raise ArgumentError(f"next_n: expected {q_fp4.shape[1]} as in q_fp4, got {next_n}")
-    end = windows.from_context_lens(ready(context_lens, torch.int32), next_n)
+    end = row_windows.from_context_lens(ready(context_lens, torch.int32), next_n)
     rows = torch.arange(len(end), dtype=torch.int32, device=q_fp4.device) // next_n
     window = (rows, torch.zeros_like(end), end)
     tensors = (q_fp4.flatten(0, 1), q_scale.flatten(0, 1), kv_cache, kv_scale, block_tables)
@@ -88,6 +90,64 @@ def flydsl_pa_mqa_logits_fp4_prefill(
     window = (row_to_batch, local_starts, local_ends)
     tensors = (q_fp4, q_scale, kv_cache, kv_scale, block_tables)
     return _split(*tensors, weights, window, max_seq_len, weight_scale, kv_block_size, out)
+
+
+def flydsl_pa_mqa_logits_fp4_varqlen(
+    q_fp4: torch.Tensor,
+    q_scale: torch.Tensor,
+    kv_cache: torch.Tensor,
+    kv_scale: torch.Tensor,
+    block_tables: torch.Tensor,
+    weights: torch.Tensor,
+    max_seq_len: int,
+    *,
+    cu_seq_q: torch.Tensor | None = None,
+    context_lens: torch.Tensor | None = None,
+    windows: Windows | None = None,
+    weight_scale: float = 1.0,
+    block_k: int = 256,
+    kv_block_size: int = 64,
+    num_warps: int = 4,
+    parallel_unit_num: int | None = None,
+    out: torch.Tensor | None = None,
+    cta_info: torch.Tensor | None = None,
+    n_ctas: int | None = None,
+    stream: object = None,
+) -> torch.Tensor:
+    """`flydsl_pa_mqa_logits_fp4_prefill` of decode rows, a number of its own for each request.
+
+    Args:
+        windows: what `compute_varqlen_windows` gave; without it cu_seq_q and context_lens, which it
+            takes.
+    """
+    if windows is None:
+        if cu_seq_q is None or context_lens is None:
+            raise ArgumentError("windows: expected windows, or cu_seq_q and context_lens, got None")
+        windows = compute_varqlen_windows(cu_seq_q, context_lens, q_fp4.shape[0])
+    tensors = (q_fp4, q_scale, kv_cache, kv_scale, block_tables)
+    return _split(*tensors, weights, windows, max_seq_len, weight_scale, kv_block_size, out)
+
+
+def compute_varqlen_windows(
+    cu_seq_q: torch.Tensor, context_lens: torch.Tensor, total_q: int, *, out: Windows | None = None
+) -> Windows:
+    """Request, start and end of total_q rows, int32: cu_seq_q [B + 1] says where each begins.
+
+    Row n of a request's q rows sees keys up to context_lens - q + n; rows from cu_seq_q[-1] on see
+    none. `out` takes the three, in tensors that may be longer.
+    """
+    first, lens = ready(cu_seq_q, torch.int32), ready(context_lens, torch.int32)
+    request, n = row_windows.from_cu_seqlens(first, total_q)
+    end = lens[request.long()] - first.diff()[request.long()] + n + 1
+    past = n < 0
+    request = torch.where(past, len(lens) - 1, request).int()
+    end = torch.where(past, 0, end.clamp(min=0)).int()
+    made = (request, torch.zeros_like(end), end)
+    if out is None:
+        return made
+    for tensor, part in zip(out, made):
+        tensor[:total_q] = part
+    return out
 
 
 def deepgemm_fp8_paged_mqa_logits(
@@ -130,7 +190,7 @@ def deepgemm_fp8_paged_mqa_logits(
         ready(weights, torch.float32),
         keys.pages(kv_cache),
         ready(kv_indices, torch.int32),
-        ready(windows.from_context_lens(ready(context_lens, torch.int32), q_fp8.shape[1])),
+        ready(row_windows.from_context_lens(ready(context_lens, torch.int32), q_fp8.shape[1])),
         clean=False,
         out=out,
     )
@@ -193,7 +253,7 @@ def top_k_per_row_decode(
     stable: bool = False,
 ) -> None:
     """`top_k_per_row_prefill` of the first seqLens[r // next_n] - next_n + r % next_n + 1 keys."""
-    end = windows.from_context_lens(ready(seqLens, torch.int32), next_n)[:numRows]
+    end = row_windows.from_context_lens(ready(seqLens, torch.int32), next_n)[:numRows]
     chosen = select(logits[:numRows], k, None, end)
     _ranked(logits[:numRows], chosen, indices, None, stable)
 
@@ -231,7 +291,7 @@ def _split(
     kv_scale: torch.Tensor,
     block_tables: torch.Tensor,
     weights: torch.Tensor,
-    window: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    window: Windows,
     width: int,
     weight_scale: float,
     page_size: int,

@@ -13,6 +13,7 @@ import torch
 
 from dsv4_iree import layout, windows
 from dsv4_iree.compat import keys
+from dsv4_iree.compat.aiter import compute_varqlen_windows
 from dsv4_iree.compat.serve import Quantized, filled, fp4, given, indexer, ready
 from dsv4_iree.errors import ArgumentError
 from dsv4_iree.spec import CacheLayout, IndexerSpec
@@ -163,10 +164,8 @@ def _rows(
         end = windows.from_context_lens(lens, q.shape[1])
         row = torch.arange(len(end), dtype=torch.int32, device=q.device)
         return row // q.shape[1], end
-    starts = ready(query_start_loc, torch.int32)
-    request, n = windows.from_cu_seqlens(starts, q.shape[0])
-    end = lens[request.long()] - starts.diff()[request.long()] + n + 1
-    return request, torch.where(n < 0, 0, end).int()
+    request, _, end = compute_varqlen_windows(query_start_loc, lens, q.shape[0])
+    return request, end
 
 
 def _readable(

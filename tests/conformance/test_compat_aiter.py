@@ -124,6 +124,31 @@ def test_flydsl_prefill(windows: list[list[tuple[int, int]]]) -> None:
     assert_logits_close(logits, expected)
 
 
+@pytest.mark.parametrize(("counts", "contexts"), FLYDSL_VARLEN, ids=str)
+def test_flydsl_rows_of_a_number_of_their_own(counts: list[int], contexts: list[int]) -> None:
+    """With three rows more than there are queries, which see nothing."""
+    spec, lens = IndexerSpec(), shrunk(contexts)
+    x = rows_of(paged_inputs(spec, lens, next_n=2), [*varlen(counts, contexts), [(0, 0)] * 3])
+    cu = torch.tensor([0, *counts], dtype=torch.int32).cumsum(0)
+    rows, width = len(x.end), max(lens)
+    padded = tuple(torch.full((rows + 2,), 9, dtype=torch.int32) for _ in range(3))
+    made = aiter.compute_varqlen_windows(cu, torch.tensor(lens), rows, out=padded)
+    assert made is padded
+    assert made[0][:rows].clamp(max=len(lens) - 1).equal(x.row_to_request.clamp(max=len(lens) - 1))
+    assert made[1][:rows].eq(0).all()
+    assert made[2][:rows].equal(x.end)
+    assert all(part[rows:].eq(9).all() for part in made)
+    x.row_to_request.clamp_(max=len(lens) - 1)
+    given = (x.q[0], swizzled(x.q[1]), *split(x, spec), x.block_table, x.weights, width)
+    logits = aiter.flydsl_pa_mqa_logits_fp4_varqlen(
+        *given, cu_seq_q=cu, context_lens=torch.tensor(lens), weight_scale=1.5
+    )
+    assert_logits_close(logits, expected_logits(x, spec, x.weights * 1.5, width))
+    windows = tuple(part[:rows] for part in made)
+    again = aiter.flydsl_pa_mqa_logits_fp4_varqlen(*given, windows=windows, weight_scale=1.5)
+    assert again.equal(logits)
+
+
 @pytest.mark.parametrize("bad", [-1, 2**31 - 1, "pages"])
 def test_pages_that_do_not_exist_stay_invisible_when_pages_are_converted(bad: int | str) -> None:
     spec = IndexerSpec(num_heads=8)

@@ -91,6 +91,10 @@ SIGNATURES = {  # argument names in order, as published
     "max_model_len kv_scale_cache out_logits clean_logits preshuffle scale_mode dynamic schedule "
     "row_ends query_start_loc next_n use_gather candidates block_scores calc_logits "
     "calc_block_scores candidate_block_size",
+    "aiter.flydsl_pa_mqa_logits_fp4_varqlen": "q_fp4 q_scale kv_cache kv_scale block_tables "
+    "weights max_seq_len cu_seq_q context_lens windows weight_scale block_k kv_block_size "
+    "num_warps parallel_unit_num out cta_info n_ctas stream",
+    "aiter.compute_varqlen_windows": "cu_seq_q context_lens total_q out",
     "aiter_mxfp4.build_candidate_gather": "candidates ends block_table kv_cache num_heads "
     "head_size block kv_scale_cache",
     "aiter_rotate.rope_rotate_activation": "out input cos sin positions rope_dim out_scale "
