@@ -61,7 +61,7 @@ TABLE = (
     _everywhere("aiter", "flydsl_pa_mqa_logits_fp4", CONVERTED, "F4 pages to N4"),
     _everywhere("aiter", "flydsl_pa_mqa_logits_fp4_prefill", CONVERTED, "F4 pages to N4"),
     _everywhere("aiter", "deepgemm_fp8_paged_mqa_logits", NATIVE),
-    _everywhere("aiter", "fp8_mqa_logits", NATIVE),
+    _everywhere("aiter", "fp8_mqa_logits", NATIVE, "two dialects: converted"),
     _everywhere("aiter", "top_k_per_row_prefill", CONVERTED, "NaN never chosen"),
     _everywhere("aiter", "top_k_per_row_decode", CONVERTED, "NaN never chosen"),
     _everywhere("aiter", "indexer_k_quant_and_cache", NATIVE, 'scale_fmt not "ue8m0": torch'),
@@ -87,7 +87,7 @@ TABLE = (
         "vllm", "indexer_k_quant_and_cache", NATIVE, 'e4m3fnuz, scale_fmt not "ue8m0": torch'
     ),
     _everywhere("vllm", "cp_gather_indexer_k_quant_cache", CONVERTED),
-    _everywhere("vllm", "rocm_fp8_mqa_logits", NATIVE),
+    _everywhere("vllm", "rocm_fp8_mqa_logits", NATIVE, "two dialects: converted"),
     _everywhere("vllm", "rocm_fp8_paged_mqa_logits", NATIVE),
     _everywhere("vllm", "top_k_per_row_prefill", CONVERTED, "short rows in ascending order"),
     _everywhere("vllm", "top_k_per_row_decode", CONVERTED, "short rows in ascending order"),

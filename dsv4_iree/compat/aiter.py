@@ -12,9 +12,9 @@ import torch
 
 from dsv4_iree import windows as row_windows
 from dsv4_iree.compat import keys
-from dsv4_iree.compat.serve import FP8, filled, fp4, fp8, given, indexer, ready, select
+from dsv4_iree.compat.serve import filled, fp4, fp8, given, indexer, ready, select
 from dsv4_iree.errors import ArgumentError
-from dsv4_iree.spec import CacheLayout
+from dsv4_iree.spec import CacheLayout, Format
 
 Windows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -208,12 +208,12 @@ def fp8_mqa_logits(
 ) -> torch.Tensor:
     """[M, N] fp32 logits of FP8 Q [M, H, D] and KV [N, D]; -inf outside [start, end).
 
-    An operand in the other FP8 dialect is refused: convert it where it is made.
+    Where one operand is e4m3fn and the other e4m3fnuz, the first is converted, exactly.
     """
-    queries, kind = fp8("Q", Q, None)
-    if FP8.get(KV.dtype) is not kind:
-        raise ArgumentError(f"KV: expected the dtype of Q, {Q.dtype}, got {KV.dtype}")
-    vectors, _ = fp8("KV", KV, kv_scales)
+    (queries, kind), (vectors, key_kind) = fp8("Q", Q, None), fp8("KV", KV, kv_scales)
+    if kind is not key_kind:
+        kind = Format.FP8_FNUZ
+        queries, vectors = keys.as_fnuz(*queries), keys.as_fnuz(*vectors)
     served = indexer(
         Q.device, num_heads=Q.shape[1], head_dim=Q.shape[2], format=kind, layout="n8"
     )  # fmt: skip

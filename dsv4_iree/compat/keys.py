@@ -82,6 +82,16 @@ def scaled_fp8(
     return (x / scales[..., None]).to(DTYPE[kind]), scales
 
 
+def as_fnuz(values: torch.Tensor, scales: torch.Tensor) -> Quantized:
+    """FP8 vectors of either dialect as e4m3fnuz: a byte of e4m3fn is worth half there."""
+    if values.dtype is torch.float8_e4m3fnuz:
+        return values, scales
+    raw = values.view(torch.uint8)
+    numbers = raw & 0x7F
+    raw = torch.where(numbers == 0x7F, 0x80, torch.where(numbers == 0, 0, raw))  # NaN, -0
+    return raw.view(torch.float8_e4m3fnuz), scales * 2
+
+
 def gather(
     kv_cache: torch.Tensor,
     dst_k: torch.Tensor,

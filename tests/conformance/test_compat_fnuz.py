@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from dsv4_iree import reference
 from dsv4_iree.compat import aiter, vllm
 from dsv4_iree.testing import assert_bytes_equal, assert_logits_close
 
@@ -72,6 +73,29 @@ def test_a_step_stores_keys_in_the_dialect_of_its_queries() -> None:
     assert_logits_close(logits, expected.float())
     for row in range(2):
         assert ids[row].sort().values.equal(expected[row].topk(8).indices.sort().values.int())
+
+
+@pytest.mark.parametrize("other", ["Q", "KV"])
+def test_two_dialects(other: str) -> None:
+    """Every finite number of both; what is NaN in one operand is NaN in its row or column alone."""
+    codes = torch.arange(256, dtype=torch.uint8)
+    q, k = codes.view(2, 1, 128).repeat(1, 8, 1), codes.flip(0).view(2, 128).repeat(9, 1)
+    kinds = (FNUZ, torch.float8_e4m3fn) if other == "Q" else (torch.float8_e4m3fn, FNUZ)
+    for part, kind in ((q, kinds[0]), (k, kinds[1])):
+        part[part.view(kind).float().isnan()] = 0x7B
+    k[4, 9] = 0x80 if kinds[1] is FNUZ else 0xFF
+    scales = torch.rand(18, generator=torch.Generator().manual_seed(0))
+    weights, end = torch.linspace(0.1, 1, 16).view(2, 8), torch.tensor([18, 11], dtype=torch.int32)
+    start = torch.zeros_like(end)
+    logits = aiter.fp8_mqa_logits(
+        q.view(kinds[0]), k.view(kinds[1]), scales[:, None], weights, start, end
+    )
+    numbers = k.view(kinds[1]).double() * scales.double()[:, None]
+    expected = reference.mqa_logits(q.view(kinds[0]).double(), numbers, weights, start, end)
+    assert expected.isnan().sum() == 2
+    known = ~expected.isnan()
+    assert logits.isnan().equal(~known)
+    assert_logits_close(logits[known], expected[known])
 
 
 def test_queries_on_gfx942(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,7 @@ import pytest
 import torch
 
 from dsv4_iree import ArgumentError, compat
-from dsv4_iree.compat import (
-    aiter,
-    aiter_mxfp4,
-    aiter_rotate,
-    deepgemm,
-    deepgemm_sparse,
-    keys,
-    serve,
-)
+from dsv4_iree.compat import aiter_mxfp4, aiter_rotate, deepgemm, deepgemm_sparse, keys, serve
 
 SYSTEMS = sorted({offer.system for offer in compat.TABLE})
 
@@ -126,10 +118,10 @@ REFUSED = {
         r"^clean_logits: expected False with max_seqlen_k=4, got True;",
     ),
     "two dialects": (
-        lambda: aiter.fp8_mqa_logits(
-            Q8, torch.zeros(5, 128).to(torch.float8_e4m3fnuz), torch.ones(5), W, END, END
+        lambda: deepgemm.fp8_mqa_logits(
+            Q8, (torch.zeros(5, 128).to(torch.float8_e4m3fnuz), torch.ones(5)), W, END, END
         ),
-        r"^KV: expected the dtype of Q, torch.float8_e4m3fn, got torch.float8_e4m3fnuz$",
+        r"^kv: expected the dtype of q, torch.float8_e4m3fn, got torch.float8_e4m3fnuz$",
     ),
     "MXFP8 in e4m3fnuz": (
         lambda: deepgemm.fp8_fp4_mqa_logits(
