@@ -46,7 +46,9 @@ TABLE = (
     _everywhere("deepgemm_sparse", "get_paged_sparse_mqa_logits_metadata", TORCH),
     _everywhere("tokenspeed", "deepseek_v4_prepare_indexer_q_mxfp4", NATIVE, "profile D, rotated"),
     _everywhere("tokenspeed", "write_deepseek_v4_indexer_mxfp4_cache", NATIVE, "profile D"),
-    _everywhere("tokenspeed", "write_deepseek_v4_indexer_fp8_cache", NATIVE),
+    _everywhere(
+        "tokenspeed", "write_deepseek_v4_indexer_fp8_cache", CONVERTED, "quantised in torch"
+    ),
     _everywhere("tokenspeed", "indexer_mxfp4_paged_gather", CONVERTED, "keeps rows past the last"),
     _everywhere("tokenspeed", "deepseek_v4_gather_indexer_mxfp4_cache", NATIVE),
     _everywhere("tokenspeed", "gather_paged_indexer_fp8_cache", NATIVE),

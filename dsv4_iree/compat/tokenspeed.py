@@ -7,12 +7,16 @@ the CUDA and Triton kernels under it). Caches are N4 and N8 pages [pages, >= P *
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from dsv4_iree import reference, windows
-from dsv4_iree.compat.serve import float_logits, indexer, made_queries, ready, select
+from dsv4_iree.compat import keys
+from dsv4_iree.compat.serve import FLOATS, float_logits, indexer, made_queries, ready, select
 from dsv4_iree.errors import ArgumentError
-from dsv4_iree.spec import IndexerSpec
+from dsv4_iree.indexer import Indexer
+from dsv4_iree.spec import Format, IndexerSpec
 
 
 def deepseek_v4_prepare_indexer_q_mxfp4(
@@ -41,7 +45,9 @@ def write_deepseek_v4_indexer_mxfp4_cache(
 ) -> None:
     """Quantise keys [n, D] by profile D (amax >= 1e-4, ties toward zero) into their slots; slot < 0
     is skipped and no other byte changes."""
-    _write(index_k, cache_2d, slot_mapping, page_size=block_size, rounding="d")
+    numbers = {"page_size": block_size, "rounding": "d"}
+    served, given, slots = _rows(index_k, cache_2d, slot_mapping, numbers)
+    served.write_cache(cache_2d, ready(given if given.dtype in FLOATS else given.float()), slots)
 
 
 def write_deepseek_v4_indexer_fp8_cache(
@@ -50,8 +56,14 @@ def write_deepseek_v4_indexer_fp8_cache(
     slot_mapping: torch.Tensor,
     block_size: int = 64,
 ) -> None:
-    """The same as FP8 with one power-of-two scale a key."""
-    _write(index_k, cache_2d, slot_mapping, page_size=block_size, format="fp8", layout="n8")
+    """The same as FP8 with one power-of-two scale a key, quantised in torch: the scale before it is
+    rounded up is at least 1e-10, where the quantiser of this package takes an amax of 1e-4."""
+    numbers = {"page_size": block_size, "format": "fp8", "layout": "n8"}
+    served, given, slots = _rows(index_k, cache_2d, slot_mapping, numbers)
+    values, scales = keys.scaled_fp8(
+        given.float(), Format.FP8, 448.0, power_of_two=True, smallest=448e-10
+    )
+    served.write_cache(cache_2d, (values.view(torch.uint8), scales), slots)
 
 
 def indexer_mxfp4_paged_gather(
@@ -155,13 +167,17 @@ def _indexer_topk_reference(
     k: torch.Tensor,
     weights: torch.Tensor,
     top_k: int,
-    lengths: torch.Tensor,
-    row_starts: torch.Tensor,
+    lengths: torch.Tensor | None = None,
+    row_starts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Absolute columns [T, top_k] of unquantised scores; masked columns, lowest first, follow the
-    visible ones where a window holds fewer than top_k."""
-    start = row_starts.to(torch.int32)
-    end = (start.long() + lengths).clamp(max=k.shape[0]).to(torch.int32)
+    visible ones where a window holds fewer than top_k. Without lengths every column is visible."""
+    weights = weights.squeeze(-1) if weights.dim() == 3 else weights
+    start = torch.zeros(q.shape[0], dtype=torch.int32, device=q.device)
+    end = torch.full_like(start, k.shape[0])
+    if lengths is not None:
+        start = start if row_starts is None else row_starts.to(torch.int32)
+        end = (start.long() + lengths).clamp(max=k.shape[0]).to(torch.int32)
     logits = float_logits(q, k, weights, ready(start), ready(end))
     return logits.argsort(dim=1, descending=True, stable=True)[:, :top_k].int()
 
@@ -183,15 +199,16 @@ def compute_global_topk_indices_and_lens(
     return slots, lens
 
 
-def _write(
-    index_k: torch.Tensor, cache_2d: torch.Tensor, slot_mapping: torch.Tensor, **numbers: object
-) -> None:
+def _rows(
+    index_k: torch.Tensor,
+    cache_2d: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    numbers: dict[str, Any],
+) -> tuple[Indexer, torch.Tensor, torch.Tensor]:
+    """The writer of a cache, keys [n, D] and their slots; as there, padded slots are ignored."""
     if index_k.dim() != 2:
         raise ArgumentError(f"index_k: expected shape [tokens, D], got {list(index_k.shape)}")
-    rows = min(index_k.shape[0], slot_mapping.numel())  # as the original: padded slots are ignored
-    keys = index_k[:rows]
-    if keys.dtype not in (torch.float32, torch.bfloat16):
-        keys = keys.float()
+    rows = min(index_k.shape[0], slot_mapping.numel())
     slots = ready(slot_mapping.flatten()[:rows], torch.int64)
     served = indexer(cache_2d.device, head_dim=index_k.shape[1], **numbers)
-    served.write_cache(cache_2d, ready(keys), slots)
+    return served, index_k[:rows], slots
