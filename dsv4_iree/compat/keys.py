@@ -75,7 +75,8 @@ def scaled_fp8(
     x: torch.Tensor, kind: Format, largest: float, *, power_of_two: bool, smallest: float = 1e-4
 ) -> Quantized:
     """FP8 [..., D] and fp32 scales [...] of fp32 x: amax / largest, the amax at least smallest."""
-    scales = x.abs().amax(-1).clamp_min(smallest) / largest
+    # By a tensor: torch on a GPU multiplies by the inverse of a number.
+    scales = x.abs().amax(-1).clamp_min(smallest) / x.new_tensor(largest)
     if power_of_two:  # up, by the exponent: log2 itself rounds
         part, e = torch.frexp(scales)
         scales = torch.ldexp(torch.ones_like(scales), torch.where(part == 0.5, e - 1, e))
