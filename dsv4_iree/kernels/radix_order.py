@@ -159,16 +159,15 @@ scf.if %is_last_round {{
 }}"""
 
 
-def scratch(entries: int) -> str:
+def scratch(entries: int, room: int = GATHERED) -> str:
     """%spare for so many entries, and in the same shared memory what `in_order` needs."""
-    size = max(8 * entries, 3 * GATHERED)
+    size = max(8 * entries, 3 * room)
     memory = f"memref<{size}xi8, {SHARED}>"
     lines = [
         shared("%scratch", memory),
-        f"%wanted_at = arith.constant {2 * GATHERED} : index",
-        f"%by_bin = memref.view %scratch[%c0][] : {memory} to memref<{GATHERED}xi16, {SHARED}>",
-        f"%wanted = memref.view %scratch[%wanted_at][] : {memory}"
-        f" to memref<{GATHERED}xi8, {SHARED}>",
+        f"%wanted_at = arith.constant {2 * room} : index",
+        f"%by_bin = memref.view %scratch[%c0][] : {memory} to memref<{room}xi16, {SHARED}>",
+        f"%wanted = memref.view %scratch[%wanted_at][] : {memory} to memref<{room}xi8, {SHARED}>",
     ]
     if entries:
         lines.append(
@@ -177,7 +176,9 @@ def scratch(entries: int) -> str:
     return "\n".join(lines)
 
 
-def in_order(count: str, of: str, entry: str, no_entry: str, group: Group) -> str:
+def in_order(
+    count: str, of: str, entry: str, no_entry: str, group: Group, room: int = GATHERED
+) -> str:
     """Write the best k of `count` entries in %buffer, which are overwritten.
 
     Largest first; in order of their columns, where %sorted is 0 and %of_row says that this is the
@@ -187,27 +188,28 @@ def in_order(count: str, of: str, entry: str, no_entry: str, group: Group) -> st
         of: none of the entries is below %<of>_floor, and they differ from it in %<of>_bits alone.
         entry: text that writes %entry as number %rank.
         no_entry: text that writes what there is in place of entry number %rank.
+        room: entries that the buffer holds.
     """
-    buffer = shared_entries(GATHERED)
-    use = USE.format(entry=_in(_in(entry)), room=GATHERED, shared=SHARED)
+    buffer = shared_entries(room)
+    use = USE.format(entry=_in(_in(entry)), room=room, shared=SHARED)
     return ROUNDS.format(
         of=of,
         count=count,
-        order=_in(_order(use, group)),
+        order=_in(_order(use, group, room)),
         no_entry=_in(no_entry),
         buffer=buffer,
-        room=GATHERED,
+        room=room,
         shared=SHARED,
     )
 
 
-def _order(use: str, group: Group) -> str:
+def _order(use: str, group: Group, room: int) -> str:
     """Do `use` for %slot, %entry, %rank and %is_wanted of %order_count (index) entries in %buffer.
 
     Wanted are ranks below %k. Entries are at least %order_floor (i64), and differ from it in the
     lowest %order_bits (i64) alone. Which slot has which entry may have changed before.
     """
-    buffer = shared_entries(GATHERED)
+    buffer = shared_entries(room)
     digit = DIGIT_OF.format(buffer=buffer)
     return ORDER.format(
         shared=SHARED,
@@ -217,12 +219,12 @@ def _order(use: str, group: Group) -> str:
         digit=_in(digit),
         digit_2=_in(_in(digit)),
         crowd=CROWD,
-        room=GATHERED,
+        room=room,
         clear=clear("order", group),
         count=_in(atomic_add("counted", "%bin", "%one32", group)),
         take=_in(_in(atomic_add("taken", "%bin", "%one32", group))),
         places=_places(group),
-        sort=_in(sort()),
+        sort=_in(sort(room)),
         use=_in(use),
     )
 

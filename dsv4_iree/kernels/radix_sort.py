@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dsv4_iree.kernels.radix_steps import GATHERED, shared_entries
+from dsv4_iree.kernels.radix_steps import shared_entries
 
 # A bitonic sort of the next power of two, with entries that are below all others.
 SORT = """\
@@ -56,6 +56,9 @@ scf.while (%sorted_run = %c2) : (index) -> (index) {{
 }}"""
 
 
-def sort() -> str:
-    """The first %order_count (index) entries of %buffer in order; there are two at least."""
-    return SORT.format(buffer=shared_entries(GATHERED))
+def sort(room: int) -> str:
+    """The first %order_count (index) entries of %buffer in order; there are two at least.
+
+    The buffer holds `room` of them.
+    """
+    return SORT.format(buffer=shared_entries(room))

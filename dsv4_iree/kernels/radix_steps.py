@@ -77,8 +77,8 @@ def buffer_above(least: str) -> Source:
     return replace(BUFFER, entry=f"%$entry = arith.subi %$raw, {least} : i64")
 
 
-def prologue(k: int, group: Group) -> str:
-    """Constants, the thread's place, and shared memory with a buffer of entries."""
+def prologue(k: int, group: Group, room: int = GATHERED) -> str:
+    """Constants, the thread's place, and shared memory with a buffer of `room` entries."""
     return f"""\
 %c0 = arith.constant 0 : index
 %c1 = arith.constant 1 : index
@@ -90,7 +90,7 @@ def prologue(k: int, group: Group) -> str:
 %lanes_i32 = arith.constant {group.lanes} : i32
 %bins = arith.constant {BINS} : index
 %bin_mask = arith.constant {BINS - 1} : i64
-%gathered = arith.constant {GATHERED} : i32
+%gathered = arith.constant {room} : i32
 %true = arith.constant true
 %zero = arith.constant 0 : i32
 %one32 = arith.constant 1 : i32
@@ -116,7 +116,7 @@ def prologue(k: int, group: Group) -> str:
 %lane_last32 = arith.index_cast %lane_last : index to i32
 %row = stream.dispatch.workgroup.id[0] : index
 {shared("%counts", f"memref<{BINS}xi32, {SHARED}>")}
-%buffer = memref.alloc() : {shared_entries(GATHERED)}
+%buffer = memref.alloc() : {shared_entries(room)}
 %wave_sums = memref.alloc() : memref<{group.threads // group.lanes}xi32, {SHARED}>
 %digit_found = memref.alloc() : memref<3xi32, {SHARED}>
 %zeros = memref.alloc() : memref<1xf32, {SHARED}>
