@@ -48,9 +48,10 @@ def executable(
             block=block_keys(tile),
             tile=tile.TILE_KEYS,
         ),
+        "%thread = gpu.thread_id x",
         tile.LANE,
     ]
-    lines += [_binding(arg, spec) for arg in operands]
+    lines += [binding(arg, spec) for arg in operands]
     lines.append(
         "%result = stream.binding.subspan %result_binding[%c0]"
         f" : !stream.binding -> {RESULT}{{%rows, %columns}}"
@@ -112,8 +113,7 @@ CONSTANTS = """\
 %tile_keys = arith.constant {tile} : index
 %zero = arith.constant 0.0 : f32
 %zeros = arith.constant dense<0.0> : vector<4xf32>
-%minus_inf = arith.constant 0xFF800000 : f32
-%thread = gpu.thread_id x"""
+%minus_inf = arith.constant 0xFF800000 : f32"""
 
 # Columns are below 2^31, and a block's end below 2^32: unsigned numbers of one register.
 COLUMN = """\
@@ -128,7 +128,7 @@ ALIGNED_PAGES = """\
 %aligned = arith.cmpi eq, %past_line, %c0 : index"""
 
 
-def _binding(arg: Arg, spec: IndexerSpec) -> str:
+def binding(arg: Arg, spec: IndexerSpec) -> str:
     """%<name>, the operand's memory. Keys are bytes in a row: their addresses are worked out."""
     kind, sizes = "memref" + str(arg).removeprefix("tensor"), ""
     if arg.name in ("k_values", "k_scales"):
@@ -171,7 +171,7 @@ def _body(target: str, spec: IndexerSpec, names: list[str]) -> str:
     lines = [RUN, aligned, tile.memory(spec, most)]
     if paged and most > 1:
         alone, pair = (
-            (_rows(1, paged), _scored(target, spec, names, 1)),
+            (every_row(1, paged), _scored(target, spec, names, 1)),
             _scored(target, spec, names, 2),
         )
         lines.append(
@@ -182,7 +182,7 @@ def _body(target: str, spec: IndexerSpec, names: list[str]) -> str:
             )
         )
     else:
-        lines += [_rows(most, paged), _scored(target, spec, names, most)]
+        lines += [every_row(most, paged), _scored(target, spec, names, most)]
     return "\n".join(lines)
 
 
@@ -219,7 +219,7 @@ def _scored(target: str, spec: IndexerSpec, names: list[str], together: int) -> 
     else:
         loop = mma_pages.loop(spec, tile, paged)
     return f"""\
-{"".join(_window(r) for r in rows)}
+{"".join(window(r) for r in rows)}
 {_any("wanted", [f"%meets{r}" for r in rows])}
 scf.if %wanted {{
 {_in(tile.CONSTANTS, 2)}
@@ -251,7 +251,7 @@ scf.if %wanted {{
 }}"""
 
 
-def _rows(together: int, paged: bool) -> str:
+def every_row(together: int, paged: bool) -> str:
     """The rows of a workgroup, all of them at once."""
     lines = []
     for r in range(together):
@@ -277,7 +277,7 @@ def _row(r: int, paged: bool) -> str:
 {asks}"""
 
 
-def _window(r: int) -> str:
+def window(r: int) -> str:
     """%first, %stop of row r of the workgroup; %meets: it has keys to score in this run."""
     return f"""\
 %in_rows{r} = arith.cmpi ult, %row_any{r}, %rows : index
