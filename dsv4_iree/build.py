@@ -186,9 +186,12 @@ def _form(job: Job) -> str:
 
 def _functions(job: Job) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """The entries of the job's op and the functions they call."""
-    from dsv4_iree.kernels.forms import function
+    from dsv4_iree.kernels.forms import function, offers
 
-    entries, form = _entries(job.op, job.spec), _form(job)
+    form = _form(job)
+    entries = tuple(
+        entry for entry in _entries(job.op, job.spec) if offers(entry, job.target, job.spec, form)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.export's own deprecations, not ours to mend
         return entries, tuple(function(e, job.target, job.spec, form) for e in entries)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dsv4_iree.kernels import mma, radix, rows, threshold, vnni, wave
+from dsv4_iree.kernels import mma, radix, rows, stream, threshold, vnni, wave
 from dsv4_iree.kernels.entry import Entry, pure_function
 from dsv4_iree.spec import IndexerSpec
 
@@ -32,6 +32,13 @@ def form(op: str, target: str, spec: IndexerSpec, cpu: str) -> str:
     return "portable"
 
 
+def offers(entry: Entry, target: str, spec: IndexerSpec, form: str) -> bool:
+    """Whether the form has a function for the entry."""
+    if entry.name == "index_topk_streaming":
+        return form == "mma" and stream.fits(target, spec)
+    return True
+
+
 def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
     """`@<entry>_pure` in the given form, with the kernels it dispatches."""
     if form == "vnni":
@@ -40,6 +47,8 @@ def function(entry: Entry, target: str, spec: IndexerSpec, form: str) -> str:
         return threshold.function(entry, spec)
     if form == "wave":
         return wave.function(entry, target, spec)
+    if entry.name == "index_topk_streaming":
+        return stream.function(entry, target, spec)
     if form == "mma":
         return mma.function(entry, target, spec)
     if form == "radix":

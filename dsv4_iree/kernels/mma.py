@@ -5,7 +5,7 @@ Written by hand, and with one skeleton for paged and ragged keys. Wave makes the
 gfx950 with fewer instructions (`wave`, 125.5 of the vector unit for 64 heads x 64 keys, here 142).
 With pages it takes 181 and more, here 139; on gfx942 at least 1271, here 282: docs/wave.md says
 why. One dispatch goes from cache bytes to masked logits; `mma_kernel` is what it runs. `index_topk`
-dispatches it too and selects from its logits.
+dispatches it too and selects from its logits; `stream` scores the same way and writes none.
 """
 
 from __future__ import annotations

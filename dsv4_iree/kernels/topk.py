@@ -269,7 +269,11 @@ def topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
 def index_topk_entries(spec: IndexerSpec) -> tuple[Entry, ...]:
     out = Arg("indices", torch.int32, ("T", spec.topk))
     scalars = ("page_stride", "num_pages", "skip_short", "ids")
-    return (Entry("index_topk", IndexTopK(spec), paged_inputs(spec), (out,), scalars),)
+    return (
+        Entry("index_topk", IndexTopK(spec), paged_inputs(spec), (out,), scalars),
+        # The same without logits in memory, where a target has a kernel for it.
+        Entry("index_topk_streaming", None, paged_inputs(spec), (out,), scalars),
+    )
 
 
 def select_entry(spec: IndexerSpec) -> Entry:
