@@ -30,6 +30,7 @@ class Call:
         by_rows: names of the tensors with one row per query row; a call may be cut along them.
         work: scores that it computes, or rows: four whose bytes are only moved count as one that
             is converted; 0: it is never done inline.
+        or_entry: a function with the same result, for a workspace in which `entry` has no room.
     """
 
     op: str
@@ -39,6 +40,7 @@ class Call:
     scalars: tuple[int, ...] = ()
     by_rows: tuple[str, ...] = ()
     work: int = 0
+    or_entry: str = ""
 
     def arguments(self, rows: slice | None = None) -> Arguments:
         """The function's arguments, all of them or a run of rows."""
@@ -79,9 +81,8 @@ class Caller:
 
     def run(self, call: Call, workspace: torch.Tensor | None) -> None:
         """Run `call` with the given scratch, or with as much of our own as it needs."""
-        function = self.module(call.op).functions[call.entry]
         arguments = call.arguments()
-        need = function.workspace_bytes(arguments)
+        function, need = self._function(call, arguments, workspace)
         inline = 0 < call.work <= function.inline_work
         if workspace is not None or inline:
             scratch = self._own(need) if workspace is None else self._given(workspace, need)
@@ -95,6 +96,19 @@ class Caller:
         for first in range(0, max(rows, 1), max(step, 1)):
             part = call.arguments(slice(first, first + step) if call.by_rows else None)
             function(part, self._own(function.workspace_bytes(part)), wait=self.wait)
+
+    def _function(
+        self, call: Call, arguments: Arguments, workspace: torch.Tensor | None
+    ) -> tuple[Function, int]:
+        """What runs the call, and the bytes of workspace that it needs."""
+        functions = self.module(call.op).functions
+        function, other = functions[call.entry], functions.get(call.or_entry)
+        need = function.workspace_bytes(arguments)
+        if other and workspace is not None and workspace.numel() < need:
+            other_need = other.workspace_bytes(arguments)
+            if other_need < need:
+                return other, other_need
+        return function, need
 
     def _run_of_rows(self, call: Call, function: Function, rows: int, need: int) -> int:
         """As many rows as the limit holds. Tensors of a run start at an aligned line."""

@@ -11,6 +11,7 @@ from dsv4_iree.calls import Call, named, page_scalars
 from dsv4_iree.checks import Quantized, Vectors
 from dsv4_iree.errors import check_range
 from dsv4_iree.formats import exact
+from dsv4_iree.streaming import functions
 
 IDS = ("relative", "entry", "slot")
 PAGED_ROWS = ("q values", "q scales", "weights", "row_to_request", "start", "end", "out")
@@ -213,6 +214,7 @@ class Indexer(CacheOps):
         row_to_request: torch.Tensor | None = None,
         skip_short: bool = True,
         ids: str = "relative",
+        streaming: bool | None = None,
         out: torch.Tensor | None = None,
         workspace: torch.Tensor | None = None,
     ) -> torch.Tensor:
@@ -224,6 +226,9 @@ class Indexer(CacheOps):
                 for entries whose logit is NaN or -inf.
             ids: "relative" to the window's start, "entry" of the request, or "slot" of the cache
                 (page id * P + offset).
+            streaming: True keeps the best of a row while it is scored, False writes its logits to
+                the workspace first; None takes what is faster (`streaming.is_faster`), or what a
+                given workspace has room for. The ids are the same.
         """
         self._require("index_topk")
         spec = self.spec
@@ -231,6 +236,7 @@ class Indexer(CacheOps):
             q, weights, cache, block_table, row_to_request, start, end, spec, self.device
         )
         checks.choice("ids", ids, IDS)
+        checks.choice("streaming", streaming, (None, True, False))
         if self.validate:
             checks.windows_are_valid(args, spec)
         chosen = checks.output("out", out, (args.rows, spec.topk), torch.int32, self.device)
@@ -247,8 +253,12 @@ class Indexer(CacheOps):
             )
             return chosen.copy_(reference.as_ids(found, ids, args.start, *args.table, spec))
         scalars = (*page_scalars(args.pages), int(skip_short), IDS.index(ids))
-        call = Call("index_topk", "index_topk", args.inputs(), {"out": chosen}, scalars, PAGED_ROWS)
         if args.rows:
+            requests, width = args.block_table.shape
+            module, table = self._caller.module("index_topk"), (requests, width * spec.page_size)
+            entry, other = functions(module, args.rows, table, spec.topk, streaming)
+            outputs = {"out": chosen}
+            call = Call("index_topk", entry, args.inputs(), outputs, scalars, PAGED_ROWS, 0, other)
             self._caller.run(call, workspace)
         return chosen
 

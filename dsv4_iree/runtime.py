@@ -238,13 +238,14 @@ class Arguments:
 
 
 class Module:
-    """A verified and loaded artifact: its exported functions by name."""
+    """A verified and loaded artifact: its target, and its exported functions by name."""
 
     def __init__(self, path: Path, device: Device) -> None:
         began = time.perf_counter()
         artifact, code = manifest.verified_bytes(path)
         module = parse_module(artifact, code)
         check_module(artifact, module)
+        self.target = artifact.target
         self.functions = _functions(artifact, module, device)
         took = (time.perf_counter() - began) * 1e3
         log.debug("loaded %s for %s in %.1f ms", artifact.file, artifact.target, took)

@@ -150,6 +150,18 @@ def test_ids_of_an_unknown_kind_are_refused(indexer):
         indexer.topk(torch.zeros(2, 9), None, window, ids="slot")
 
 
+def test_streaming_where_there_is_no_such_kernel_is_refused(compiled, reference, paged):
+    indexer = compiled(SPEC, "index_topk")
+    with refuses(
+        "streaming: expected None or False, got True: the artifact for cpu with k = 8 has no such "
+    ):
+        indexer.index_topk(**paged, streaming=True)
+    with refuses("streaming: expected None or True or False, got 'auto'"):
+        indexer.index_topk(**paged, streaming="auto")
+    expected = reference(SPEC).index_topk(**paged, streaming=True)
+    assert indexer.index_topk(**paged, streaming=False).equal(expected)
+
+
 VALUES = {
     "a page that does not exist": (
         {"block_table": torch.tensor([[0, 1, 99], [2, 0, 0]], dtype=torch.int32)},

@@ -11,9 +11,11 @@ import torch
 from compiled import compile_mlir, run, to_numpy
 
 from dsv4_iree import IndexerSpec, emulator, reference
+from dsv4_iree.errors import ArgumentError
 from dsv4_iree.kernels import mma, stream
 from dsv4_iree.kernels.topk import index_topk_entries
 from dsv4_iree.spec import Format
+from dsv4_iree.streaming import SCORES, is_faster
 from dsv4_iree.testing import PagedInputs, assert_bytes_equal, paged_inputs
 
 MAX = 2**31 - 1
@@ -258,3 +260,65 @@ def test_only_what_is_kept_is_written(select, counted, k):
     scored = counted()[-2]
     select(spec, x, fill=None)
     assert scored.matrix == counted()[-3].matrix
+
+
+@pytest.mark.parametrize("k", [64, 1024])
+def test_a_workspace_for_a_large_call_serves_every_smaller_one(emulated, k):
+    """Whichever function that is; and it is small."""
+    spec = IndexerSpec(num_heads=8, page_size=16, topk=k)
+    indexer, x = emulated(spec, "index_topk"), paged_inputs(spec, [16], seed=1)
+
+    def needed(rows: int, columns: int) -> int:
+        with pytest.raises(ArgumentError, match="at least") as error:
+            indexer.index_topk(**sized(x, rows, columns // 16), workspace=bytes_of(0))
+        return int(str(error.value).split("at least ")[1].split()[0])
+
+    sizes = [16, 1024, 4096, 8192, 12288, 16384, 65536]
+    rows = [1, 33, 100, 255, 256, 300, 511, 512, 700, 1023, 1024, 1500, 4096, 8192]
+    needs = torch.tensor([[needed(r, c) for c in sizes] for r in rows])
+    assert (needs.diff(dim=0) >= 0).all()
+    assert (needs.diff(dim=1) >= 0).all()
+    assert int(needs.max()) <= 8192 * 8 * k + 4096
+
+
+def test_the_function_that_serves_a_call(emulated, counted, target):
+    """The one that is asked for, else the faster one, or that for which the workspace has room."""
+    spec = IndexerSpec(num_heads=8, page_size=64, topk=16)
+    indexer, x = emulated(spec, "index_topk"), paged_inputs(spec, [6000], seed=1)
+    pages = SCORES * 16 // 64
+    few, many = sized(x, 1, pages - 1), sized(x, 1, pages)
+    assert not is_faster(target, 1, (1, 64 * pages - 64), 16)
+    assert is_faster(target, 1, (1, 64 * pages), 16)
+    assert not is_faster(target, 4, (1, 64 * pages), 16)
+    assert not is_faster("cuda", 1, (1, 64 * pages), 16)
+
+    def streamed(given, **options) -> bool:
+        indexer.index_topk(**given, **options)
+        kernel = counted()[-2].kernel  # the last one is the same
+        assert kernel in ("index_topk_streaming_mma", "index_topk_select_keep")
+        return kernel == "index_topk_streaming_mma"
+
+    for given in (few, many):
+        assert streamed(given, streaming=True)
+        assert not streamed(given, streaming=False)
+        assert streamed(given) == (given is many)
+    room = bytes_of(4 * 64 * (pages - 1) - 64)  # not for the logits
+    assert streamed(few, workspace=room)
+    with pytest.raises(ArgumentError, match="workspace: expected at least"):
+        indexer.index_topk(**few, workspace=room, streaming=False)
+
+
+def sized(x: PagedInputs, rows: int, pages: int) -> dict[str, object]:
+    """Arguments with the first row so many times, and the first page."""
+
+    def repeated(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor[:1].expand(rows, *tensor.shape[1:]).contiguous()
+
+    of_rows = ("weights", "start", "end", "row_to_request")
+    table = x.block_table[:, :1].expand(1, pages).contiguous()
+    given = {name: repeated(vars(x)[name]) for name in of_rows}
+    return {**vars(x), **given, "q": tuple(map(repeated, x.q)), "block_table": table}
+
+
+def bytes_of(size: int) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.uint8)
