@@ -10,7 +10,8 @@ Every kernel runs with its real number of keys and as many of the rows as are qu
 (top-k with all: their number decides how a row is shared out); counts are then multiplied by the
 rest of the rows. The time of each resource is what those instructions take at the chip's peak
 rates, and that of memory what reading every operand and writing every result once takes. The
-largest binds. It is a floor, and nothing here is measured.
+largest binds; for `index_topk` in each of its dispatches, which follow each other. It is a floor,
+and nothing here is measured.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import torch
 import dsv4_iree
 from dsv4_iree import emulator, manifest
 from dsv4_iree.emulator import Dispatch
-from dsv4_iree.emulator.cost import CHIPS, RESOURCES, cost
+from dsv4_iree.emulator.cost import CHIPS, RESOURCES, Chip, Cost, cost
 from dsv4_iree.spec import SPECS
 
 DEVICES = {"gfx942": "hip:0", "gfx950": "hip:1"}
@@ -34,12 +35,15 @@ SHAPES = {
     "paged_mqa_logits": ((256, 65536), (1, 65536)),
     "mqa_logits": ((8192, 8192),),
     "topk": ((1, 262144), (256, 262144)),
+    "index_topk": ((64, 65536),),
+    "index_topk_streaming": ((64, 65536),),
     "write_cache": ((1, 1 << 20),),
     "write_cache_bf16": ((1, 1 << 20),),
     "gather_cache": ((1, 1 << 20),),
     "gather_cache_bf16": ((1, 1 << 20),),
 }
-"""By entry point. Writes and gathers take rows x keys entries."""
+"""By entry point. Writes and gathers take rows x keys entries; rows are of a request each."""
+SELECTS = ("index_topk", "index_topk_streaming")
 MOVES = ("write_cache", "write_cache_bf16", "gather_cache", "gather_cache_bf16")
 EMULATED_LOGITS = 1 << 22  # pairs of row and key: seconds of emulation
 EMULATED_ENTRIES = 1 << 14
@@ -62,24 +66,55 @@ class Line:
 
 def model(op: str, target: str, rows: int, keys: int, artifacts: Path | None) -> Line:
     """Emulate part of the rows, scale the counts, and price them."""
-    name = op.removesuffix("_bf16")
+    name = op.removesuffix("_bf16").removesuffix("_streaming")
     indexer = dsv4_iree.load("flash", device=DEVICES[target], artifacts=artifacts, ops=[name])
     if op in MOVES:
         fewer = min(rows * keys, EMULATED_ENTRIES)
         times = rows * keys / fewer
-        traffic = _move(op, indexer, fewer) * times
+        traffic = [_move(op, indexer, fewer) * times]
+    elif op in SELECTS:
+        times = 1.0
+        traffic = _select(op, indexer, rows, keys)
     else:
         fewer = rows if op == "topk" else min(rows, max(8, EMULATED_LOGITS // keys))
         times = rows / fewer
-        traffic = _run(op, indexer, fewer, keys, times)
+        traffic = [_run(op, indexer, fewer, keys, times)]
     chip = CHIPS[target]
     costs = [cost(_scaled(d, times), chip) for d in emulator.stats()]
-    resources = {name: 1e6 * sum(getattr(c, name) for c in costs) for name in RESOURCES}
-    resources["memory"] = 1e6 * traffic / chip.memory_bytes_per_s
+    steps = [_resources([c], n, chip) for c, n in zip(costs, traffic)]
+    resources = _resources(costs, sum(traffic), chip)
     binds = max(resources, key=lambda name: resources[name])
-    time, flops = resources[binds], 2 * rows * keys * 64 * 128 if op.endswith("logits") else 0
+    time = sum(max(step.values()) for step in steps) if op in SELECTS else resources[binds]
+    flops = 2 * rows * keys * 64 * 128 if op.endswith("logits") else 0
     share = resources["memory"] / time
     return Line(chip.name, op, rows, keys, resources, binds, time, flops / time / 1e9, share)
+
+
+def _resources(costs: list[Cost], traffic: float, chip: Chip) -> dict[str, float]:
+    """Microseconds of each resource."""
+    resources = {name: 1e6 * sum(getattr(c, name) for c in costs) for name in RESOURCES}
+    return {**resources, "memory": 1e6 * traffic / chip.memory_bytes_per_s}
+
+
+def _select(op: str, indexer: dsv4_iree.Indexer, rows: int, keys: int) -> list[float]:
+    """Run `index_topk` in one of its two ways; bytes that each dispatch has to move."""
+    spec, random = indexer.spec, torch.Generator().manual_seed(0)
+    q = _vectors((rows, spec.num_heads), random)
+    weights = torch.randn(rows, spec.num_heads, generator=random)
+    # The pages of one request serve every row; memory is priced as if each row had its own.
+    width = keys // spec.page_size
+    values, scales = _vectors((width, spec.page_size), random)
+    cache = torch.cat([values.view(width, -1), scales.view(width, -1)], 1)
+    table = torch.arange(width).int().repeat(rows, 1)
+    end = torch.full((rows,), keys, dtype=torch.int32)
+    emulator.reset_stats()
+    indexer.index_topk(q, weights, cache, table, end, streaming=op.endswith("_streaming"))
+    read = float(rows * (spec.num_heads * (68 + 4) + 8 + 68 * keys + 4 * width))
+    traffic = []
+    for dispatch in emulator.stats():
+        traffic.append(read + dispatch.bytes_written)
+        read = float(dispatch.bytes_written)  # by the next one
+    return traffic
 
 
 def _run(op: str, indexer: dsv4_iree.Indexer, rows: int, keys: int, times: float) -> float:
@@ -142,13 +177,13 @@ def _scaled(dispatch: Dispatch, times: float) -> Dispatch:
 
 
 def table(lines: list[Line]) -> str:
-    head = f"{'chip':8}{'op':18}{'rows':>6}{'keys':>8}" + "".join(f"{r:>10}" for r in RESOURCES)
+    head = f"{'chip':8}{'op':21}{'rows':>6}{'keys':>8}" + "".join(f"{r:>10}" for r in RESOURCES)
     text = ["modelled, not measured: microseconds at peak rates, resources overlapping"]
     text.append(f"{head}{'modelled':>10}  {'binds':8}{'PF':>6}{'memory busy':>13}")
     for line in lines:
         numbers = "".join(f"{line.resources[r]:10.1f}" for r in RESOURCES)
         text.append(
-            f"{line.chip:8}{line.op:18}{line.rows:6}{line.keys:8}{numbers}"
+            f"{line.chip:8}{line.op:21}{line.rows:6}{line.keys:8}{numbers}"
             f"{line.microseconds:10.1f}  {line.binds:8}{line.petaflops:6.2f}"
             f"{100 * line.memory_share:11.0f} %"
         )
