@@ -7,6 +7,7 @@ import torch
 from test_topk import MAX, hard_rows, int32
 
 from dsv4_iree import IndexerSpec, reference
+from dsv4_iree.streaming import STREAMS
 from dsv4_iree.testing import assert_bytes_equal, paged_inputs
 
 SIZES = [512, 1024, 2048]
@@ -122,6 +123,11 @@ def test_index_topk_selects_from_its_own_logits(gpu, spec, skip_short, ids):
     tables = (x.block_table, x.row_to_request)
     assert_bytes_equal(chosen, reference.as_ids(expected, ids, x.start, *tables, spec))
     assert chosen[15].eq(-1).all()
+    module = indexer._caller.module("index_topk")
+    assert module.target != "cuda" or STREAMS in module.functions
+    if STREAMS in module.functions:
+        streamed = indexer.index_topk(**arguments, skip_short=skip_short, ids=ids, streaming=True)
+        assert_bytes_equal(streamed, chosen)
 
 
 def test_twenty_runs_of_index_topk_give_the_same_ids(gpu):
