@@ -2,12 +2,14 @@
 """Dequantising inside a kernel: from codes and scale bytes to fp32 bits, exact on every target.
 
 A lane has a few dims of each group of 32. Their codes come as vectors of i32, the even dims %c<n>e
-and the odd ones %c<n>o of group n; the bits of the numbers leave as %x<n>e and %x<n>o.
+and the odd ones %c<n>o of group n; the bits of the numbers leave as %x<n>e and %x<n>o, and as words
+%words<n> of two bf16 numbers each.
 """
 
 from __future__ import annotations
 
 from dsv4_iree.kernels.encode import BIAS, HALVES
+from dsv4_iree.kernels.rotate import to_bf16
 from dsv4_iree.kernels.row_kernel import Share
 from dsv4_iree.spec import Format, IndexerSpec
 
@@ -148,4 +150,17 @@ def fp8(n: int, spec: IndexerSpec, share: Share) -> str:
 %is_unordered{p} = arith.cmpf uno, %product{p}, %product{p} : {floats}
 %is_nan{p} = arith.ori %is_code{p}, %is_unordered{p} : {mask}
 %x{p} = arith.select %is_nan{p}, %v_nan, %product_bits{p} : {mask}, {ints}""")
+    return "\n".join(lines)
+
+
+def words(n: int, spec: IndexerSpec, share: Share) -> str:
+    """%words<n>: bf16 numbers of the fp32 bits %x<n>e and %x<n>o."""
+    lines, ints, even, odd = [], share.ints, f"%x{n}e", f"%x{n}o"
+    if not spec.is_fp4:  # FP4 numbers are bf16 numbers
+        lines += [to_bf16(f"%near{n}{h}", f"%x{n}{h}", share) for h in HALVES]
+        even, odd = f"%near{n}e", f"%near{n}o"
+    lines.append(f"""\
+%even{n} = arith.shrui {even}, %v_16 : {ints}
+%odd{n} = arith.andi {odd}, %v_high : {ints}
+%words{n} = arith.ori %even{n}, %odd{n} : {ints}""")
     return "\n".join(lines)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from dsv4_iree.kernels import copy_rows, decode, dispatch
+from dsv4_iree.kernels import copy_rows, decode, decode_bf16, dispatch
 from dsv4_iree.kernels.entry import Arg, Entry
-from dsv4_iree.kernels.rotate import to_bf16
 from dsv4_iree.kernels.row_kernel import Share, constants, executable, number_at, share_of
 from dsv4_iree.kernels.row_memory import BYTES, Vectors, store_words
 from dsv4_iree.spec import GROUP, CacheLayout, IndexerSpec
@@ -80,9 +79,18 @@ def _numbers_of(source: Vectors, numbers: Arg, fp32: bool, share: Share) -> str:
     size = share.pairs if spec.is_fp4 else share.dims
     lines = [_load_values(n, size, source, share) for n in groups]
     lines += _load_scales(source, share)
-    for n in groups:
-        lines.append(decode.codes(n, spec, share))
-        lines.append(decode.fp4(n, share) if spec.is_fp4 else decode.fp8(n, spec, share))
+    if decode_bf16.fits(share):
+        lines.append(decode_bf16.constants(spec, share))
+        if spec.is_fp4:
+            lines += [decode_bf16.fp4(n, share) for n in groups]
+        else:
+            lines.append(decode_bf16.fp8(groups, spec, share, fp32=fp32))
+    else:
+        for n in groups:
+            lines.append(decode.codes(n, spec, share))
+            lines.append(decode.fp4(n, share) if spec.is_fp4 else decode.fp8(n, spec, share))
+            if not fp32:
+                lines.append(decode.words(n, spec, share))
     stores = [_store(n, numbers, fp32, spec, share) for n in groups]
     return "\n".join([*lines, "scf.if %live {", indent("\n".join(stores), "  "), "}"])
 
@@ -155,16 +163,12 @@ def _store(n: int, numbers: Arg, fp32: bool, spec: IndexerSpec, share: Share) ->
     lines = [number_at(n, numbers, share)]
     memory = f"%{numbers.name}"
     if not fp32:
-        even, odd = f"%x{n}e", f"%x{n}o"
-        if not spec.is_fp4:  # FP4 numbers are bf16 numbers
-            lines += [to_bf16(f"%near{n}{h}", f"%x{n}{h}", share) for h in "eo"]
-            even, odd = f"%near{n}e", f"%near{n}o"
-        lines.append(f"""\
-%even{n} = arith.shrui {even}, %v_16 : {ints}
-%odd{n} = arith.andi {odd}, %v_high : {ints}
-%words{n} = arith.ori %even{n}, %odd{n} : {ints}
-{store_words(f"%words{n}", memory, f"%number_at{n}", pairs)}""")
+        lines.append(store_words(f"%words{n}", memory, f"%number_at{n}", pairs))
         return "\n".join(lines)
+    if spec.is_fp4 and decode_bf16.fits(share):
+        lines.append(f"""\
+%x{n}e = arith.shli %words{n}, %v_16 : {ints}
+%x{n}o = arith.andi %words{n}, %v_high : {ints}""")
     run = min(share.dims, 16)
     for i, first in enumerate(range(0, share.dims, run)):
         order = ", ".join(str(d // 2 + d % 2 * pairs) for d in range(first, first + run))

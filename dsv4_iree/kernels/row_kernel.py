@@ -27,10 +27,12 @@ class Share:
 
     Args:
         lanes: threads of a row.
+        whole: whether each of them has a whole group of 32 dims, not a part of every group.
     """
 
     target: str
     lanes: int
+    whole: bool = False
 
     @property
     def on_gpu(self) -> bool:
@@ -48,8 +50,12 @@ class Share:
 
     @property
     def dims(self) -> int:
-        """Of every 32, those of one lane."""
-        return GROUP // self.lanes
+        """Of every group that a lane works on, those of the lane."""
+        return GROUP if self.whole else GROUP // self.lanes
+
+    def groups(self, head_dim: int) -> range:
+        """The groups that a lane works on, its own one being number 0."""
+        return range(1 if self.whole else head_dim // GROUP)
 
     @property
     def pairs(self) -> int:
@@ -95,7 +101,7 @@ def constants(share: Share) -> str:
     whole |= {"high": -0x10000, "half_bf16": 0x7FFF, "e2m1": 126 << 23}
     whole |= {"below_cell": 0xFFF, "cells": -0x1000, "last_cell": 0x7F7FF000}
     real = {"two": 2.0, "half": 0.5, "code0": 2.0**23, "code2": 2.0**23 + 2, "code4": 2.0**23 + 4}
-    scalar = {str(i): i for i in (0, 1, 2, 8, 16, 23, 24, 127, 255)}
+    scalar = {str(i): i for i in (0, 1, 2, 4, 8, 16, 23, 24, 127, 255)}
     scalar |= {"magnitude": 0x7FFFFFFF, "sign": -(1 << 31), "inf": 0x7F800000, "nan": 0x7FC00000}
     lines = [f"%v_{n} = arith.constant dense<{v}> : {share.ints}" for n, v in whole.items()]
     lines += [f"%v_{n} = arith.constant dense<{v!r}> : {share.floats}" for n, v in real.items()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from dsv4_iree.kernels import copy_rows, dispatch, encode, rotate
+from dsv4_iree.kernels import copy_rows, dispatch, encode, encode_bf16, rotate
 from dsv4_iree.kernels.entry import Arg, Entry
 from dsv4_iree.kernels.row_kernel import Share, constants, executable, number_at, share_of
 from dsv4_iree.kernels.row_memory import BYTES, Vectors, load_words
@@ -47,7 +47,7 @@ def quantizer(entry: Entry, target: str, spec: IndexerSpec) -> str:
         dispatch.dispatch("made:2", name, "%rows", entry.inputs, tuple(sizes), f"({kinds})")
     )
     lines.append(f"util.return %made#0, %made#1 : {', '.join(map(str, entry.outputs))}")
-    share = share_of(target, LANES)
+    share = _share(target, spec, entry.inputs[0])
     body = _numbers_to(Vectors(spec, paged=False, checks=share.checks), entry.inputs[0], share)
     kernel = executable(
         name,
@@ -72,7 +72,10 @@ def writer(entry: Entry, target: str, spec: IndexerSpec) -> str:
     results = ", ".join(f"%written#{i}" for i in range(len(outputs)))
     lines.append(f"util.return {results} : {', '.join(map(str, outputs))}")
     copies = entry.name == "write_cache"
-    share = share_of(target, spec.value_bytes // copy_rows.COLUMN if copies else LANES)
+    if copies:
+        share = share_of(target, spec.value_bytes // copy_rows.COLUMN)
+    else:
+        share = _share(target, spec, entry.inputs[0])
     into = Vectors(spec, paged=True, checks=share.checks)
     if copies:
         source = Vectors(spec, paged=False, checks=share.checks)
@@ -84,13 +87,23 @@ def writer(entry: Entry, target: str, spec: IndexerSpec) -> str:
     return "\n".join([kernel, dispatch.pure(entry, lines)])
 
 
+def _share(target: str, spec: IndexerSpec, numbers: Arg) -> Share:
+    """How the row of numbers is shared out."""
+    if encode_bf16.fits(spec, target, numbers):
+        return Share(target, spec.head_dim // GROUP, whole=True)
+    return share_of(target, LANES)
+
+
 def _numbers_to(into: Vectors, numbers: Arg, share: Share) -> str:
     """Quantise the row of numbers and store it where %kept."""
-    spec, groups = into.spec, range(into.spec.head_dim // GROUP)
+    spec, groups = into.spec, share.groups(into.spec.head_dim)
     fp32 = str(numbers).endswith("xf32>")
     read = "in" if spec.hadamard else "x"
     lines = [load(n, read, numbers, share) for n in groups]
-    lines.append(codes(spec, share, fp32=fp32))
+    if share.whole:
+        lines += [encode_bf16.codes(spec, share)]
+    else:
+        lines.append(codes(spec, share, fp32=fp32))
     scales = [f"%byte{n}" for n in groups]
     if not spec.is_fp4:
         lines.append(SCALE_BYTES)
@@ -104,7 +117,7 @@ def codes(spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
 
     Of FP8: %scale, 127 + the exponent of the scale, and %finite.
     """
-    groups, lines = range(spec.head_dim // GROUP), []
+    groups, lines = share.groups(spec.head_dim), []
     if spec.hadamard:
         lines.append(rotate.hadamard(spec.head_dim, share, fp32=fp32))
     lines += [encode.largest(n, share) for n in groups]
@@ -123,7 +136,7 @@ def codes(spec: IndexerSpec, share: Share, *, fp32: bool) -> str:
 
 def stores(scales: list[str], into: Vectors, share: Share) -> str:
     """Store %bytes<n> of all groups and the bytes of the scales, i32 each, where %kept."""
-    lines = [_store(n, into, share) for n in range(into.spec.head_dim // GROUP)]
+    lines = [_store(n, into, share) for n in share.groups(into.spec.head_dim)]
     lines += [_store_scales(i, scales, into, share) for i in range(0, len(scales), share.lanes)]
     return f"scf.if %kept {{\n{indent(chr(10).join(lines), '  ')}\n}}"
 
@@ -199,7 +212,7 @@ def _store_scales(first: int, scales: list[str], into: Vectors, share: Share) ->
 {into.scale_at(f"%scale_at{first}", f"%scale_number{first}")}
 memref.store %own_scale{first}, {into.scales}[%scale_at{first}] : {BYTES}""")
     text = "\n".join(lines)
-    if len(some) == share.lanes:
+    if share.whole or len(some) == share.lanes:
         return text
     return f"""\
 %scale_lanes{first} = arith.constant {len(some)} : i32
