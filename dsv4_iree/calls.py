@@ -66,11 +66,7 @@ class Caller:
         self.wait, self.is_limited = wait, workspace_limit is not None
         self.workspace_limit = WORKSPACE_LIMIT if workspace_limit is None else workspace_limit
         self._modules: dict[str, Module] = {}
-        self._scratch = torch.empty(ALIGNMENT, dtype=torch.uint8, device=device.torch_device)
-
-    @property
-    def scratch_bytes(self) -> int:
-        return self._scratch.shape[0]
+        self.scratch = torch.empty(ALIGNMENT, dtype=torch.uint8, device=device.torch_device)
 
     def module(self, op: str) -> Module:
         """The artifact of `op`; the first call verifies and loads it."""
@@ -135,10 +131,10 @@ class Caller:
         return workspace
 
     def _own(self, need: int) -> torch.Tensor:
-        if self._scratch.shape[0] < need:
+        if self.scratch.shape[0] < need:
             self.device.synchronize()  # the old scratch may still be in use
-            self._scratch = torch.empty(need, dtype=torch.uint8, device=self.device.torch_device)
-        return self._scratch
+            self.scratch = torch.empty(need, dtype=torch.uint8, device=self.device.torch_device)
+        return self.scratch
 
 
 def flat_vectors(

@@ -7,7 +7,7 @@ import torch
 from suites import GLUON, GLUON_GATHER
 
 from dsv4_iree import layout, reference
-from dsv4_iree.compat.aiter_mxfp4 import build_candidate_gather, paged_mxfp4_mqa_logits
+from dsv4_iree.compat import aiter_mxfp4
 from dsv4_iree.formats import exact
 from dsv4_iree.spec import IndexerSpec
 from dsv4_iree.testing import PagedInputs, assert_logits_close, paged_inputs
@@ -68,25 +68,25 @@ def test_candidate_blocks(heads: int, page: int, preshuffle: int, block: int) ->
     ids = candidates(x.end, block, 8)
     width = 8 * block + 5
     given = (*queries(x, 2), cache, x.weights, lens, x.block_table)
-    logits = paged_mxfp4_mqa_logits(
+    logits = aiter_mxfp4.paged_mxfp4_mqa_logits(
         *given, width, preshuffle=preshuffle, use_gather=True, candidates=ids,
         candidate_block_size=block,
     )  # fmt: skip
     expected = listed(dense(x, natural, 256), ids, x.end, block, width)
     assert expected.isfinite().any(1).tolist() == (x.end > 0).tolist()
     assert_logits_close(logits, expected, GLUON)
-    contiguous = paged_mxfp4_mqa_logits(*given, 256, preshuffle=preshuffle)
+    contiguous = aiter_mxfp4.paged_mxfp4_mqa_logits(*given, 256, preshuffle=preshuffle)
     assert logits.equal(listed(contiguous, ids, x.end, block, width))
 
     table = x.block_table.repeat_interleave(2, dim=0)
-    gather, counts = build_candidate_gather(ids, x.end, table, cache, heads, 128, block)
+    gather, counts = aiter_mxfp4.build_candidate_gather(ids, x.end, table, cache, heads, 128, block)
     assert counts.tolist() == expected.isfinite().sum(1).tolist()
     positions = gather["positions"].long()
     assert (positions.diff(dim=1) >= 0).all()
     slots = table.gather(1, positions // page) * page + positions % page
     assert gather["slots"].equal(slots.int())
     out = torch.full((6, width), 7.0)
-    again = paged_mxfp4_mqa_logits(
+    again = aiter_mxfp4.paged_mxfp4_mqa_logits(
         *given, width, out_logits=out, clean_logits=False, preshuffle=preshuffle,
         row_ends=counts, use_gather=True, candidates=gather,
     )  # fmt: skip
@@ -103,8 +103,8 @@ def test_candidates_on_pages_that_do_not_exist_are_invisible(built: bool, bad: i
     cache = pages(x, spec, spec)
     ids, ends = torch.tensor([[8, 2, 17, 24]], dtype=torch.int32), None
     if built:
-        ids, ends = build_candidate_gather(ids, x.end, x.block_table, cache, 8, 128)
-    logits = paged_mxfp4_mqa_logits(
+        ids, ends = aiter_mxfp4.build_candidate_gather(ids, x.end, x.block_table, cache, 8, 128)
+    logits = aiter_mxfp4.paged_mxfp4_mqa_logits(
         *queries(x, 1), cache, x.weights, x.end, x.block_table, 40, preshuffle=0,
         row_ends=ends, use_gather=True, candidates=ids,
     )  # fmt: skip
@@ -125,7 +125,7 @@ def test_scales_in_a_tensor_of_their_own(kind: str, gather: bool) -> None:
         entries = layout.as_entries(natural, x.cache)[..., 64:]
         scales = entries.unflatten(1, (2, 32)).transpose(2, 3).flatten(1)
     ids = candidates(x.end, 8, 8)
-    logits = paged_mxfp4_mqa_logits(
+    logits = aiter_mxfp4.paged_mxfp4_mqa_logits(
         *queries(x, 1), values.reshape(-1, 64, 1, 64).contiguous(), x.weights, x.end,
         x.block_table, 70 if gather else 256, scales.reshape(-1, 64, 1, 4).contiguous(),
         preshuffle=int(kind != "natural"), scale_mode=int(kind != "scale mode 0"),
@@ -143,12 +143,12 @@ def test_packed_rows() -> None:
     x.row_to_request.copy_(torch.tensor([0, 0, 0, 2, 2, 0]))
     end = torch.tensor([95, 96, 97, 129, 130, 0], dtype=torch.int32)
     given = (*x.q, pages(x, spec, spec), x.weights, torch.tensor([97, 40, 130]).int())
-    logits = paged_mxfp4_mqa_logits(
+    logits = aiter_mxfp4.paged_mxfp4_mqa_logits(
         *given, x.block_table, 192, preshuffle=0, query_start_loc=starts, next_n=3
     )
     assert_logits_close(logits, dense(x, spec, 192, end), GLUON)
     ends = torch.tensor([7, 0, 97, 64, 65, 0], dtype=torch.int32)
-    logits = paged_mxfp4_mqa_logits(
+    logits = aiter_mxfp4.paged_mxfp4_mqa_logits(
         *given, x.block_table, 192, preshuffle=0, query_start_loc=starts, row_ends=ends
     )
     assert_logits_close(logits, dense(x, spec, 192, ends), GLUON)
@@ -162,7 +162,7 @@ def test_block_scores(block: int) -> None:
     blocks = -(-width // block)
     given = (*queries(x, 2), pages(x, spec, spec), x.weights, lens, x.block_table, width)
     options = {"preshuffle": 0, "calc_block_scores": True, "candidate_block_size": block}
-    logits, scores = paged_mxfp4_mqa_logits(*given, **options)
+    logits, scores = aiter_mxfp4.paged_mxfp4_mqa_logits(*given, **options)
     assert_logits_close(logits, dense(x, spec, width), GLUON)
     expected = torch.full((6, blocks), -INF)
     for row, n in enumerate(x.end.clamp(0).tolist()):
@@ -172,11 +172,15 @@ def test_block_scores(block: int) -> None:
             expected[row, (n - 1) // block] = INF
     assert scores.equal(expected)
     out = torch.full((6, blocks + 2), 7.0)
-    alone = paged_mxfp4_mqa_logits(*given, **options, block_scores=out, calc_logits=False)
+    alone = aiter_mxfp4.paged_mxfp4_mqa_logits(
+        *given, **options, block_scores=out, calc_logits=False
+    )
     assert alone is out
     written = torch.arange(blocks + 2) < -(-lens.repeat_interleave(2) // block)[:, None]
     padded = torch.nn.functional.pad(expected, (0, 2))
     assert out.equal(torch.where(written, padded, 7.0))
     dirty = torch.full((6, width), 9e9)
-    _, again = paged_mxfp4_mqa_logits(*given, **options, out_logits=dirty, clean_logits=False)
+    _, again = aiter_mxfp4.paged_mxfp4_mqa_logits(
+        *given, **options, out_logits=dirty, clean_logits=False
+    )
     assert again.equal(expected), "columns outside a window take no part"
