@@ -54,6 +54,8 @@ class Trip:
             return self._send_tensor(value)
         if isinstance(value, (tuple, list)):
             return type(value)(map(self.send, value))
+        if isinstance(value, dict):
+            return {name: self.send(part) for name, part in value.items()}
         if isinstance(value, SimpleNamespace):
             return SimpleNamespace(**{name: self.send(part) for name, part in vars(value).items()})
         return value
@@ -72,6 +74,8 @@ class Trip:
         """A result here; what the call was given, or a view of it, is the caller's own."""
         if isinstance(value, (tuple, list)):
             return type(value)(map(self.bring, value))
+        if isinstance(value, dict):
+            return {name: self.bring(part) for name, part in value.items()}
         if not isinstance(value, torch.Tensor):
             return value
         for tensor, sent in self.tensors:

@@ -50,6 +50,7 @@ def hard_rows(columns: int) -> dict[str, torch.Tensor]:
     band = torch.rand(columns, generator=random)
     return {
         "random": normal,
+        "across zero": normal - normal.sort().values[-min(columns, 400)],
         "all equal": torch.full((columns,), -2.5),
         "one-ulp ladder up": ladder,
         "one-ulp ladder down": -ladder,

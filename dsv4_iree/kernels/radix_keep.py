@@ -58,7 +58,7 @@ UNLESS_SHORT = """\
 %window = arith.subi %end_any, %first : index
 %holds_few = arith.cmpi sle, %window, %k : index
 %is_short = arith.andi %asks_short, %holds_few : i1
-%any:3 = scf.if %is_short -> (i32, i64, i64) {{
+%any:4 = scf.if %is_short -> (i32, i64, i64, i32) {{
 {table}
   // Their logits count as zeros.
   %zeros_key = arith.extui %top_bit : i32 to i64
@@ -96,13 +96,14 @@ UNLESS_SHORT = """\
   }}
   gpu.barrier
   %short_found = memref.load %slots[%c0] : memref<2xi32, {shared}>
-  scf.yield %short_found, %short_floor, %short_bits : i32, i64, i64
+  scf.yield %short_found, %short_floor, %short_bits, %top_bit : i32, i64, i64, i32
 }} else {{
 {gather}
-  scf.yield %run_found, %run_floor, %run_bits : i32, i64, i64
+  scf.yield %run_found, %run_floor, %run_bits, %run_top : i32, i64, i64, i32
 }}
 %any_floor = arith.addi %any#1, %no_entry : i64
-%any_bits = arith.addi %any#2, %no_entry : i64"""
+%any_bits = arith.addi %any#2, %no_entry : i64
+%any_top = arith.addi %any#3, %zero : i32"""
 
 
 def keep(name: str, element: str, k: int, group: Group, ids: Ids) -> str:

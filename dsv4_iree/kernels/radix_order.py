@@ -1,29 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The places of entries in their order, largest first, by one workgroup.
 
-Entries fall into bins by the highest bits in which any two of them differ. Places of bins are sums
-of counts; in its bin an entry is as far back as others of it are larger. That is few steps for
-each, unless many share a bin (equal logits, or one that is far above all others): then the buffer
-is sorted, which takes as long for any entries.
+Entries fall into bins (`radix_bins`). Places of bins are sums of counts; in its bin an entry is as
+far back as others of it are larger. That is few steps for each, unless many share a bin (equal
+logits, or one that is far above all others): then the buffer is sorted, which takes as long for any
+entries.
 """
 
 from __future__ import annotations
 
 from textwrap import indent
 
+from dsv4_iree.kernels import radix_bins
 from dsv4_iree.kernels.mma_common import shared
 from dsv4_iree.kernels.radix_digits import bins_of_thread, clear, scan
 from dsv4_iree.kernels.radix_group import SHARED, Group, atomic_add
 from dsv4_iree.kernels.radix_sort import sort
-from dsv4_iree.kernels.radix_steps import BINS, DIGIT, GATHERED, shared_entries
+from dsv4_iree.kernels.radix_steps import BINS, GATHERED, shared_entries
 
 CROWD = 64
 """Entries of a bin that are compared each with each; more take longer than the sort of all."""
 
 ORDER = """\
-%order_digits = arith.constant {digit_bits} : i64
-%order_shift_any = arith.subi %order_bits, %order_digits : i64
-%order_shift = arith.maxsi %order_shift_any, %no_entry : i64
+{shift}
 %crowd = arith.constant {crowd} : i32
 scf.if %is_first_thread {{
   memref.store %zero, %slots[%c1] : memref<2xi32, {shared}>
@@ -98,13 +97,9 @@ scf.for %in_bins = %thread to %order_count step %threads {{
 {use}
 }}"""
 
-DIGIT_OF = """\
-%entry = memref.load %buffer[%slot] : {buffer}
-%above_floor = arith.subi %entry, %order_floor : i64
-%digit = arith.shrui %above_floor, %order_shift : i64"""
-
 # In order of the logits, and then, if that is asked for, of the columns.
 ROUNDS = """\
+{by_value}
 %by_column = arith.cmpi eq, %sorted, %c0 : index
 %orders_twice = arith.andi %by_column, %of_row : i1
 %last_round = arith.index_castui %orders_twice : i1 to index
@@ -116,6 +111,8 @@ scf.while (%round = %c0, %order_floor = %{of}_floor, %order_bits = %{of}_bits)
 ^bb0(%round: index, %order_floor: i64, %order_bits: i64):
   %order_count = arith.addi {count}, %c0 : index
   %is_last_round = arith.cmpi eq, %round, %last_round : index
+  %orders_logits = arith.cmpi eq, %round, %c0 : index
+  %order_by_value = arith.andi %bins_by_value, %orders_logits : i1
 {order}
   // The complement of a column so far past the last that it is in no bin with one that is wanted.
   %far = arith.addi %stop, %length : index
@@ -185,7 +182,7 @@ def in_order(
     answer for the row.
 
     Args:
-        of: none of the entries is below %<of>_floor, and they differ from it in %<of>_bits alone.
+        of: what `span` says of the entries.
         entry: text that writes %entry as number %rank.
         no_entry: text that writes what there is in place of entry number %rank.
         room: entries that the buffer holds.
@@ -193,6 +190,7 @@ def in_order(
     buffer = shared_entries(room)
     use = USE.format(entry=_in(_in(entry)), room=room, shared=SHARED)
     return ROUNDS.format(
+        by_value=radix_bins.by_value(of),
         of=of,
         count=count,
         order=_in(_order(use, group, room)),
@@ -209,13 +207,12 @@ def _order(use: str, group: Group, room: int) -> str:
     Wanted are ranks below %k. Entries are at least %order_floor (i64), and differ from it in the
     lowest %order_bits (i64) alone. Which slot has which entry may have changed before.
     """
-    buffer = shared_entries(room)
-    digit = DIGIT_OF.format(buffer=buffer)
+    buffer, digit = shared_entries(room), radix_bins.digit(room)
     return ORDER.format(
         shared=SHARED,
         buffer=buffer,
         bins=BINS,
-        digit_bits=DIGIT,
+        shift=radix_bins.shift(),
         digit=_in(digit),
         digit_2=_in(_in(digit)),
         crowd=CROWD,

@@ -320,11 +320,12 @@ SPAN = """\
 %{of}_zeros = arith.extui %{of}_zeros32 : i32 to i64
 %{of}_bits = arith.subi %c64_i64, %{of}_zeros : i64
 %{of}_floor_key = arith.extui {least} : i32 to i64
-%{of}_floor = arith.shli %{of}_floor_key, %c32_i64 : i64"""
+%{of}_floor = arith.shli %{of}_floor_key, %c32_i64 : i64
+%{of}_top = arith.addi {top}, %zero : i32"""
 
 
 def span(of: str, top: str, least: str) -> str:
-    """%<of>_bits: in which entries with keys `least` to `top` differ from %<of>_floor."""
+    """%<of>_bits: in which entries with keys `least` to %<of>_top differ from %<of>_floor."""
     return SPAN.format(of=of, top=top, least=least)
 
 

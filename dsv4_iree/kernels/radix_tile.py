@@ -205,7 +205,7 @@ scf.if %{tag}is_end {{
 gpu.barrier"""
 
 TOP = """\
-%{tag}top = memref.load %top_key[%c0] : memref<1xi32, {shared}>
+%{tag}highest = memref.load %top_key[%c0] : memref<1xi32, {shared}>
 %{tag}bits = arith.bitcast %{threshold} : f32 to i32
 %{tag}sign = arith.shrsi %{tag}bits, %c31_i32 : i32
 %{tag}flip = arith.ori %{tag}sign, %top_bit : i32
@@ -250,7 +250,7 @@ def gather(logits: Source, k: int, group: Group) -> str:
         after=_in(after),
         make=_make("e", logits, "ran#2", "run_found", group),
         top=TOP.format(tag="r", shared=SHARED, threshold="ran#3"),
-        span=span("run", "%rtop", "%rleast"),
+        span=span("run", "%rhighest", "%rleast"),
     )
 
 
@@ -262,7 +262,7 @@ def _rise(logits: Source, k: int, group: Group) -> str:
         buffer=shared_entries(GATHERED),
         make=_make("f", logits, "made_now", "now32", group),
         top=TOP.format(tag="f", shared=SHARED, threshold="threshold"),
-        span=span("f", "%ftop", "%fleast"),
+        span=span("f", "%fhighest", "%fleast"),
         all=unknown("all", "now32", "%f_bits"),
         level=narrow(buffer_above("%f_floor"), "level", "all", "%loose", group),
         pack=append(BUFFER, "level", "%slot1_pointer", "%spare", spare, "%c0", group, "%f_floor"),

@@ -76,7 +76,8 @@ def test_candidate_blocks(heads: int, page: int, preshuffle: int, block: int) ->
     assert expected.isfinite().any(1).tolist() == (x.end > 0).tolist()
     assert_logits_close(logits, expected, GLUON)
     contiguous = aiter_mxfp4.paged_mxfp4_mqa_logits(*given, 256, preshuffle=preshuffle)
-    assert logits.equal(listed(contiguous, ids, x.end, block, width))
+    # On a GPU not bit for bit: keys that are read together share one of two forms there.
+    assert_logits_close(logits, listed(contiguous, ids, x.end, block, width), GLUON)
 
     table = x.block_table.repeat_interleave(2, dim=0)
     gather, counts = aiter_mxfp4.build_candidate_gather(ids, x.end, table, cache, heads, 128, block)

@@ -129,6 +129,18 @@ def test_the_order_of_waves_and_workgroups_changes_nothing(topk, k, seed):
     assert_bytes_equal(topk(k).topk(logits, start, end), expected)
 
 
+def test_rows_across_zero_take_few_steps_more(topk, counted):
+    """Their keys are far apart, and few bins of keys would have them all."""
+    normal = torch.randn(1, 8192, generator=torch.Generator().manual_seed(0))
+    start, end = windows(1, 0, 8192)
+    issued = []
+    for logits in (normal, normal - 1.7, normal - 3):
+        emulator.reset_stats()
+        topk(512).topk(logits, start, end)
+        issued.append(sum(counted()[0].classes.values()))
+    assert max(issued) < 1.1 * issued[0]
+
+
 @pytest.mark.parametrize("k", [1, 512, 2048])
 def test_windows_around_k_and_a_long_row_before_a_short_one(topk, k):
     logits = torch.randn(10, 20000, generator=torch.Generator().manual_seed(k))
