@@ -13,9 +13,8 @@ import re
 from textwrap import indent
 
 from dsv4_iree.kernels.radix_digits import first_pass, narrow
-from dsv4_iree.kernels.radix_group import SHARED, Group, highest_of_group
+from dsv4_iree.kernels.radix_group import SHARED, Group, highest_of_group, scope
 from dsv4_iree.kernels.radix_ids import IDS_KIND, Ids, write_id, write_no_id
-from dsv4_iree.kernels.radix_keep import KEEP_ENTRY, KEEP_NONE
 from dsv4_iree.kernels.radix_kernel import KEPT_KIND, memory
 from dsv4_iree.kernels.radix_order import in_order, scratch
 from dsv4_iree.kernels.radix_steps import (
@@ -166,36 +165,107 @@ gpu.barrier
 }}"""
 
 
+# What `radix_rank.rank` needs of a run: its largest entry is the first, and its least the last. The
+# first changes places with the largest, then the last with the least.
+KEEP_RUN = """\
+scf.if %is_first_thread {{
+  memref.store %zero, %slots[%c0] : memref<2xi32, {shared}>
+  memref.store %zero, %slots[%c1] : memref<2xi32, {shared}>
+}}
+{bottom}
+%bottom_key = arith.xori %bottom_highest, %minus_one : i32
+scf.for %slot = %thread to %left step %threads {{
+{key}
+  %slot32 = arith.index_cast %slot : index to i32
+  %is_top = arith.cmpi eq, %each_key, %top_highest : i32
+  scf.if %is_top {{
+    %old = llvm.atomicrmw umax %slot0_pointer, %slot32 syncscope("{scope}") monotonic
+        : !llvm.ptr<3>, i32
+  }}
+  %is_bottom = arith.cmpi eq, %each_key, %bottom_key : i32
+  scf.if %is_bottom {{
+    %old = llvm.atomicrmw umax %slot1_pointer, %slot32 syncscope("{scope}") monotonic
+        : !llvm.ptr<3>, i32
+  }}
+}}
+gpu.barrier
+%top32 = memref.load %slots[%c0] : memref<2xi32, {shared}>
+%bottom32 = memref.load %slots[%c1] : memref<2xi32, {shared}>
+%top_at = arith.index_cast %top32 : i32 to index
+%bottom_at = arith.index_cast %bottom32 : i32 to index
+%last_place = arith.subi %k, %c1 : index
+%has_all = arith.cmpi eq, %left, %k : index
+%is_same = arith.cmpi eq, %bottom_at, %top_at : index
+%was_first = arith.cmpi eq, %bottom_at, %c0 : index
+%bottom_or_top = arith.select %was_first, %top_at, %bottom_at : index
+%bottom_now = arith.select %is_same, %c0, %bottom_or_top : index
+%bottom_place = arith.select %has_all, %bottom_now, %last_place : index
+scf.for %slot = %thread to %k step %threads {{
+  %is_entry = arith.cmpi ult, %slot, %left : index
+  %any = memref.load %buffer[%slot] : {buffer}
+  %entry = arith.select %is_entry, %any, %no_entry : i64
+  %is_top = arith.cmpi eq, %slot, %top_at : index
+  %is_first = arith.cmpi eq, %slot, %c0 : index
+  %from_first = arith.select %is_first, %top_at, %slot : index
+  %place_any = arith.select %is_top, %c0, %from_first : index
+  %is_bottom = arith.cmpi eq, %place_any, %bottom_place : index
+  %is_last = arith.cmpi eq, %place_any, %last_place : index
+  %from_last = arith.select %is_last, %bottom_place, %place_any : index
+  %place = arith.select %is_bottom, %last_place, %from_last : index
+  %kept_at = arith.addi %region, %place : index
+  memref.store %entry, %kept[%kept_at] : {kept}
+}}"""
+
+KEY = f"""\
+  %each = memref.load %buffer[%slot] : {BUFFER_MEMORY}
+  %each_high = arith.shrui %each, %c32_i64 : i64
+  %each_key = arith.trunci %each_high : i64 to i32"""
+
+
 def finish(filled: str, k: int, ids: Ids, group: Group) -> str:
-    """Write what `radix_keep.keep` leaves of a run: its best entries, or a row's ids.
+    """Write the best k entries of one run of several, or else the row's ids.
 
     Args:
         filled: what any wave has of the buffer, at most.
     """
-    entry = KEEP_ENTRY.format(kept=KEPT_KIND, write_id=indent(write_id(ids), "  "))
-    no_entry = KEEP_NONE.format(kept=KEPT_KIND, write_no_id=indent(write_no_id(), "  "))
+    keep_run = KEEP_RUN.format(
+        shared=SHARED,
+        buffer=BUFFER_MEMORY,
+        kept=KEPT_KIND,
+        key=KEY,
+        scope=scope(group),
+        bottom=highest_of_group("bottom", "%ends#1", group),
+    )
+    in_places = in_order("%left", "near", write_id(ids), write_no_id(), group, ENTRIES)
     return _own(f"""\
 gpu.barrier
-%any_filled = arith.index_castui {filled} : i32 to index
-%loose = arith.constant {loose(k)} : i32
-{_compact("%loose", group)}
-%largest = scf.for %slot = %thread to %left step %threads iter_args(%most_key = %zero) -> (i32) {{
-  %each = memref.load %buffer[%slot] : {BUFFER_MEMORY}
-  %each_high = arith.shrui %each, %c32_i64 : i64
-  %each_key = arith.trunci %each_high : i64 to i32
-  %larger_key = arith.maxui %most_key, %each_key : i32
-  scf.yield %larger_key : i32
-}}
-{highest_of_group("top", "%largest", group)}
-{span("near", "%top_highest", "%near_least_key")}
 %length_any = arith.subi %stop, %first : index
 %length = arith.maxsi %length_any, %c0 : index
 {memory(ids)}
-%out = memref.cast %kept_ids : {IDS_KIND} to {IDS_KIND}
-%region_any = arith.muli %chunk, %k : index
-%region = arith.addi %row_region, %region_any : index
-%of_row = arith.xori %is_of_runs, %true : i1
-{in_order("%left", "near", entry, no_entry, group, ENTRIES)}""")
+%any_filled = arith.index_castui {filled} : i32 to index
+%loose = arith.constant {loose(k)} : i32
+%most_last = arith.select %is_of_runs, %k32, %loose : i32
+{_compact("%most_last", group)}
+%ends:2 = scf.for %slot = %thread to %left step %threads
+    iter_args(%most_key = %zero, %most_less = %zero) -> (i32, i32) {{
+{KEY}
+  // The least key is the complement of the largest complement.
+  %each_less = arith.xori %each_key, %minus_one : i32
+  %larger_key = arith.maxui %most_key, %each_key : i32
+  %larger_less = arith.maxui %most_less, %each_less : i32
+  scf.yield %larger_key, %larger_less : i32, i32
+}}
+{highest_of_group("top", "%ends#0", group)}
+scf.if %is_of_runs {{
+  %region_any = arith.muli %chunk, %k : index
+  %region = arith.addi %row_region, %region_any : index
+{indent(keep_run, "  ")}
+}} else {{
+{indent(span("near", "%top_highest", "%near_least_key"), "  ")}
+  %out = memref.cast %kept_ids : {IDS_KIND} to {IDS_KIND}
+  %of_row = arith.constant true
+{indent(in_places, "  ")}
+}}""")
 
 
 def _compact(most: str, group: Group) -> str:
