@@ -8,7 +8,8 @@ from dsv4_iree.runtime import Module
 
 WRITES, STREAMS = "index_topk", "index_topk_streaming"
 ROWS = {"gfx942": 1, "gfx950": 2}  # of a request, up to which its keys' bytes bind
-SCORES = 1024  # of a call, for each of k: 256 of the shortest runs, about one for a compute unit
+SCORES = {"gfx942": 4096, "gfx950": 1024}  # of a call, for each of k
+COLUMNS = 16  # for each of k, where a request has several rows: runs are long enough
 
 
 def functions(
@@ -39,23 +40,26 @@ def is_faster(target: str, rows: int, table: tuple[int, int], k: int) -> bool:
 
     Modelled microseconds, logits in memory / streaming: counts of the emulated kernels at peak
     rates, of each dispatch the resource that takes longest. There are no caches in that model, in
-    which logits might wait for their selection, and it knows no latency.
+    which logits might wait for their selection, and it knows no latency. A star is a call that
+    streams.
 
     | rows, requests, keys | MI300X, k = 512 | k = 1024 | MI355X, k = 512 | k = 1024 |
     |---|---|---|---|---|
-    | 1, 1, 65,536 | 6.5 / 12.9 | 7.2 / 20.2 | 5.3 / 6.5 | 6.2 / 9.1 |
-    | 16, 16, 65,536 | 19.8 / 18.6 | 20.6 / 20.2 | 13.9 / 12.4 | 14.9 / 12.8 |
-    | 64, 64, 8192 | 13.1 / 10.0 | 14.0 / 18.3 | 9.0 / 5.7 | 10.1 / 7.6 |
-    | 64, 64, 65,536 | 62.8 / 56.1 | 63.4 / 57.8 | 43.1 / 38.4 | 44.1 / 40.4 |
-    | 256, 256, 8192 | 33.3 / 29.7 | 34.5 / 30.1 | 23.4 / 19.9 | 24.6 / 20.4 |
-    | 256, 256, 65,536 | 243 / 218 | 245 / 220 | 162 / 145 | 163 / 147 |
-    | 512, 256, 65,536 | 384 / 377 | 385 / 388 | 177 / 145 | 178 / 148 |
-    | 8192, 1, 8192 | 834 / 819 | 869 / 864 | 370 / 326 | 412 / 377 |
-    | 2048, 1, 32,768 | 771 / 757 | 775 / 776 | 274 / 278 | 292 / 299 |
+    | 16, 16, 65,536 | 18.9 / 19.5 | 20.3 / 20.9 | 12.9 / 12.7 * | 14.2 / 13.0 * |
+    | 32, 32, 65,536 | 32.3 / 31.0 * | 33.7 / 32.3 | 22.6 / 21.9 * | 23.9 / 22.1 * |
+    | 64, 64, 8192 | 10.9 / 11.1 | 11.7 / 19.0 | 6.9 / 6.4 * | 7.5 / 8.0 |
+    | 64, 64, 65,536 | 62.5 / 56.7 * | 64.4 / 58.5 * | 42.1 / 38.5 * | 43.2 / 40.5 * |
+    | 256, 256, 8192 | 31.9 / 30.4 * | 32.8 / 30.5 | 22.4 / 20.3 * | 23.2 / 20.5 * |
+    | 256, 256, 65,536 | 243 / 218 * | 244 / 219 * | 161 / 145 * | 163 / 146 * |
+    | 512, 256, 8192 | 53.1 / 56.2 | 54.5 / 60.1 | 24.3 / 23.6 * | 25.5 / 27.6 |
+    | 512, 256, 65,536 | 384 / 377 | 384 / 387 | 177 / 146 * | 177 / 148 * |
+    | 8192, 1, 8192 | 776 / 816 | 801 / 856 | 301 / 317 | 324 / 356 |
+    | 2048, 1, 32,768 | 769 / 754 | 771 / 772 | 273 / 275 | 278 / 294 |
 
-    Where a request has many rows, the vector unit binds, and no clear winner is left.
+    Where a request has many rows, the vector unit binds.
     """
     if target not in ROWS:
         return False
     requests, columns = table
-    return rows <= ROWS[target] * requests and rows * columns >= SCORES * k
+    most_rows = ROWS[target] if columns >= COLUMNS * k else 1
+    return rows <= most_rows * requests and rows * columns >= SCORES[target] * k

@@ -15,7 +15,7 @@ from dsv4_iree.errors import ArgumentError
 from dsv4_iree.kernels import mma, stream
 from dsv4_iree.kernels.topk import index_topk_entries
 from dsv4_iree.spec import Format
-from dsv4_iree.streaming import SCORES, is_faster
+from dsv4_iree.streaming import COLUMNS, SCORES, is_faster
 from dsv4_iree.testing import PagedInputs, assert_bytes_equal, paged_inputs
 
 MAX = 2**31 - 1
@@ -285,11 +285,13 @@ def test_the_function_that_serves_a_call(emulated, counted, target):
     """The one that is asked for, else the faster one, or that for which the workspace has room."""
     spec = IndexerSpec(num_heads=8, page_size=64, topk=16)
     indexer, x = emulated(spec, "index_topk"), paged_inputs(spec, [6000], seed=1)
-    pages = SCORES * 16 // 64
+    pages = SCORES[target] * 16 // 64
     few, many = sized(x, 1, pages - 1), sized(x, 1, pages)
     assert not is_faster(target, 1, (1, 64 * pages - 64), 16)
     assert is_faster(target, 1, (1, 64 * pages), 16)
-    assert not is_faster(target, 4, (1, 64 * pages), 16)
+    assert is_faster(target, 2, (1, 64 * pages), 16) == (target == "gfx950")
+    assert not is_faster(target, 3, (1, 64 * pages), 16)
+    assert not is_faster(target, 2**20, (2**19, COLUMNS * 16 - 64), 16)
     assert not is_faster("cuda", 1, (1, 64 * pages), 16)
 
     def streamed(given, **options) -> bool:
