@@ -16,14 +16,9 @@ from dsv4_iree.kernels.radix_steps import BINS, Source, named, sweep
 
 def first_pass(source: Source, group: Group) -> str:
     """%digit_prefix, %digit_low, %digit_need, %digit_group from the top digit of all entries."""
-    return top_digit(
-        sweep(source, "top", group, lambda us: "\n".join(count_top(source, u, group) for u in us)),
-        group,
+    count = sweep(
+        source, "top", group, lambda us: "\n".join(_count_top(source, u, group) for u in us)
     )
-
-
-def top_digit(count: str, group: Group) -> str:
-    """The same from the top digits that the text `count` counts, by `count_top`."""
     return f"""\
 {clear("top", group)}
 {count}
@@ -40,7 +35,7 @@ gpu.barrier
 %digit_group = arith.addi %top_size, %zero : i32"""
 
 
-def count_top(source: Source, u: str, group: Group) -> str:
+def _count_top(source: Source, u: str, group: Group) -> str:
     """Count the top digit of the entry that is named %<u>..., in bin 0 if %<u>is_in is false."""
     return f"""\
 {named(source.top, u)}
