@@ -8,7 +8,7 @@ of 2^16 are shared out by what they are instead.
 
 from __future__ import annotations
 
-from dsv4_iree.kernels.radix_steps import BINS, DIGIT, shared_entries
+from dsv4_iree.kernels.radix_steps import BINS, DIGIT, shared_entries, value_of
 
 CONSTANTS = """\
 %bins_floor_high = arith.shrui %{of}_floor, %c32_i64 : i64
@@ -26,13 +26,6 @@ CONSTANTS = """\
 %bins_begin = arith.cmpf olt, %bins_scale, %bins_inf : f32
 %bins_can = arith.andi %bins_end, %bins_begin : i1
 %bins_by_value = arith.andi %bins_are_wide, %bins_can : i1"""
-
-VALUE = """\
-%{name}_sign = arith.shrsi {key}, %c31_i32 : i32
-%{name}_off = arith.xori %{name}_sign, %minus_one : i32
-%{name}_flip = arith.ori %{name}_off, %top_bit : i32
-%{name}_bits = arith.xori {key}, %{name}_flip : i32
-%{name}_value = arith.bitcast %{name}_bits : i32 to f32"""
 
 # One function of the logit at every place, and one that never falls: so bins are in order.
 DIGIT_OF = """\
@@ -64,8 +57,8 @@ def by_value(of: str) -> str:
     """%bins_by_value, for entries that `radix_steps.span` says of, and what `digit` needs then."""
     return CONSTANTS.format(
         of=of,
-        least=VALUE.format(name="least", key="%bins_floor_key"),
-        top=VALUE.format(name="top", key=f"%{of}_top"),
+        least=value_of("least", "%bins_floor_key"),
+        top=value_of("top", f"%{of}_top"),
         last=float(BINS - 1),
         wide=1 << 27,
     )
@@ -78,5 +71,5 @@ def shift() -> str:
 
 def digit(room: int) -> str:
     """%entry in %slot, and %digit, its bin: by value if %order_by_value."""
-    value = VALUE.format(name="entry", key="%entry_key").replace("\n", "\n  ")
+    value = value_of("entry", "%entry_key").replace("\n", "\n  ")
     return DIGIT_OF.format(buffer=shared_entries(room), value=f"  {value}", last=BINS - 1)

@@ -11,7 +11,7 @@ from textwrap import indent
 
 from dsv4_iree.kernels.radix_digits import clear, find
 from dsv4_iree.kernels.radix_group import SHARED, Group, atomic_add, scope
-from dsv4_iree.kernels.radix_steps import DIGIT, named
+from dsv4_iree.kernels.radix_steps import DIGIT, named, value_of
 
 PEAKS = """\
 {peaks}
@@ -44,11 +44,7 @@ gpu.barrier
 // Of the least finite logit, where there are not k peaks.
 %least_key = arith.constant 0x00800000 : i32
 %kth_key = arith.select %is_kth, %kth_any, %least_key : i32
-%kth_sign = arith.shrsi %kth_key, %c31_i32 : i32
-%kth_off = arith.xori %kth_sign, %minus_one : i32
-%kth_flip = arith.ori %kth_off, %top_bit : i32
-%kth_bits = arith.xori %kth_key, %kth_flip : i32
-%kth_value = arith.bitcast %kth_bits : i32 to f32"""
+{kth_value}"""
 
 RANGE = """\
 %peak_range = memref.alloc() : memref<2xi32, {shared}>
@@ -103,6 +99,7 @@ def threshold(k: int, group: Group) -> str:
         rest=32 - DIGIT,
         count="\n".join(_count(g, group) for g in range(groups)),
         find=find("kth", "%k32", group),
+        kth_value=value_of("kth", "%kth_key"),
     )
 
 

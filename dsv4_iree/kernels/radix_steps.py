@@ -307,11 +307,20 @@ def least(to: str, above: str = "%no_entry") -> str:
 %{to}_least_high = arith.shrui %{to}_least, %c32_i64 : i64
 %{to}_least_key = arith.trunci %{to}_least_high : i64 to i32
 // Back from the key to the logit.
-%{to}_least_sign = arith.shrsi %{to}_least_key, %c31_i32 : i32
-%{to}_least_off = arith.xori %{to}_least_sign, %minus_one : i32
-%{to}_least_flip = arith.ori %{to}_least_off, %top_bit : i32
-%{to}_least_bits = arith.xori %{to}_least_key, %{to}_least_flip : i32
-%{to}_least_value = arith.bitcast %{to}_least_bits : i32 to f32"""
+{value_of(f"{to}_least", f"%{to}_least_key")}"""
+
+
+VALUE = """\
+%{name}_sign = arith.shrsi {key}, %c31_i32 : i32
+%{name}_off = arith.xori %{name}_sign, %minus_one : i32
+%{name}_flip = arith.ori %{name}_off, %top_bit : i32
+%{name}_bits = arith.xori {key}, %{name}_flip : i32
+%{name}_value = arith.bitcast %{name}_bits : i32 to f32"""
+
+
+def value_of(name: str, key: str) -> str:
+    """%<name>_value: the logit of a key, i32."""
+    return VALUE.format(name=name, key=key)
 
 
 SPAN = """\
