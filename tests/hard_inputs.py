@@ -69,3 +69,15 @@ def assert_rows_close(logits: torch.Tensor, expected: torch.Tensor, bound: float
         own, other = logits[row][finite].double(), expected[row][finite].double()
         if len(other):
             assert (own - other).abs().max() <= max(bound * other.abs().max(), 1e-43)
+
+
+SCALES = [
+    (range(125, 128), range(60, 194)),
+    (range(60, 194), range(125, 128)),
+    (range(256), range(4)),
+    (range(4), range(256)),
+    (range(3), range(250, 255)),
+    (range(252, 256), range(3)),
+    (range(1), range(1)),
+]
+"""Bytes of query and of key scales that are drawn from, together: every extreme byte is met."""

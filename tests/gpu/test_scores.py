@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hard_inputs import assert_rows_close, scaled_vectors
+from hard_inputs import SCALES, assert_rows_close, scaled_vectors
 from test_topk import MAX, int32
 
 import dsv4_iree
@@ -56,17 +56,6 @@ def test_ragged_scores(gpu, spec, rows, keys):
     inside = (column >= start[:, None]) & (column < end[:, None])
     assert_logits_close(torch.where(inside, kept, -torch.inf), expected)
     assert kept[~inside].eq(7).all()
-
-
-SCALES = [
-    (range(125, 128), range(60, 194)),
-    (range(60, 194), range(125, 128)),
-    (range(256), range(4)),
-    (range(4), range(256)),
-    (range(3), range(250, 255)),
-    (range(252, 256), range(3)),
-    (range(1), range(1)),
-]
 
 
 @pytest.mark.parametrize(("q_scales", "k_scales"), SCALES, ids=str)
